@@ -1,0 +1,87 @@
+# Everything here works in a virtual environment of its own; a machine needs Python 3.10 or newer, pip and make.
+#
+#   make demo      a rollout streamed, cut in the middle, resumed, and compared token by token
+#   make test      all tests
+#   make help      the rest
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.DEFAULT_GOAL := help
+# One virtual environment: two pips in it at once would break it.
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all lint format types build check venv links clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+demo: $(VENV)/.stamp-demo links ## a rollout streamed, cut, resumed and compared
+	$(BIN)/ssefold demo
+
+test: $(VENV)/.stamp-test links ## all tests (ARGS="-k name" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+test-all: ## all tests on every Python 3.10 to 3.14 that this machine has
+	@set -e; pythons=$$($(PYTHON) .ci/pythons.py); \
+	echo "$$pythons" | while read -r version python; do \
+	  echo "== Python $$version ($$python)"; \
+	  $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$python" </dev/null || exit 1; \
+	done
+
+lint: $(VENV)/.stamp-check ## ruff: rules and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.stamp-check ## let ruff set the format and repair what it can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the public names are all typed
+	$(BIN)/mypy --strict
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
+
+build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python .ci/check_dist.py dist
+
+check: ## what CI runs: tests, lint, types, build, demo
+	.ci/run
+
+venv: $(VENV)/.stamp-test $(VENV)/.stamp-check links ## the environment, with all tools for development
+
+links: ## show the editable install the files that were added to core/ or removed from it
+	@$(PYTHON) .ci/links.py
+
+clean: ## remove environments, links, builds and caches
+	rm -rf .venv .venv-* .links dist .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage*
+
+# Stamps: a run installs only when pyproject.toml or the build hook has changed since the last one.
+
+INSTALLED_FROM := pyproject.toml .ci/hatch_build.py
+
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "ssefold needs Python 3.10 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@# --group came with pip 25.1; the one that Python brings may be older.
+	$(PIP) install --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.stamp-demo: $(INSTALLED_FROM) | $(VENV)/.stamp-venv
+	$(PIP) install -e '.[cli,httpx,fast]'
+	@touch $@
+
+$(VENV)/.stamp-test: $(INSTALLED_FROM) | $(VENV)/.stamp-venv
+	$(PIP) install -e '.[all]' --group test
+	@# The demo's extras are among these.
+	@touch $@ $(VENV)/.stamp-demo
+
+$(VENV)/.stamp-check: $(INSTALLED_FROM) $(VENV)/.stamp-test
+	$(PIP) install --group types --group lint
+	@# pyright runs on node, and this extra brings one where there is none.
+	@command -v node >/dev/null || $(PIP) install 'pyright[nodejs]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Tests of the server-sent event layer: parser, event and encoder."""

@@ -1,0 +1,167 @@
+"""Every Python block of the README and of docs/ runs, and every link to a file of ours leads somewhere.
+
+The blocks of one file run in order, in one namespace, in a fresh interpreter that sits in an empty folder; a failure
+names the file and its own line.  A block that can not run here says why before it: ``<!-- skip: reason -->``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+# Optional packages: a page that needs one is skipped where it is absent; anything else that is absent is a failure.
+EXTRAS = {"httpx", "aiohttp", "anyio", "h11", "orjson", "click", "rich", "numpy"}
+PYTHON = "python"
+NOT_OURS_TO_RUN = {"", "console", "bash", "sh", "text", "json", "toml", "yaml", "diff", "http", "mermaid", "make"}
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w+-]*)")
+SKIP = re.compile(r"^\s*<!--\s*skip:\s*(?P<reason>.*?)\s*-->\s*$")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    code: str
+    line: int  # of its first line of code, from 1
+    skip: str = ""  # the reason, if it can not run
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The fenced blocks of a page, outermost fences only; a fence that does not end is a mistake of the page."""
+    found: list[Block] = []
+    lines = text.splitlines()
+    position, reason = 0, ""
+    while position < len(lines):
+        line = lines[position]
+        position += 1
+        opening, skip = FENCE.match(line), SKIP.match(line)
+        if opening:
+            end = _closing(lines, position, opening["fence"])
+            inside = [code.removeprefix(opening["indent"]) for code in lines[position:end]]
+            found.append(Block(opening["language"], "\n".join(inside) + "\n", position + 1, reason))
+            position, reason = end + 1, ""
+        elif skip:
+            reason = skip["reason"] or pytest.fail(f"line {position}: a skip needs its reason")
+        elif line.strip():
+            reason = ""
+    return found
+
+
+def _closing(lines: list[str], start: int, fence: str) -> int:
+    for position in range(start, len(lines)):
+        if re.fullmatch(rf" *{re.escape(fence[0])}{{{len(fence)},}} *", lines[position]):
+            return position
+    raise AssertionError(f"the fence of line {start} does not end")
+
+
+def extras_of(code: str) -> set[str]:
+    """Optional packages that this code imports, by themselves or by one of our transports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {part for name in names for part in name.removeprefix("ssefold.transports.").split(".")[:1]} & EXTRAS
+
+
+# The page's own lines in the traceback: each block is compiled at the line it stands on.
+RUNNER = """
+import ast, json, sys
+blocks, page = json.load(sys.stdin), sys.argv[1]
+namespace = {"__name__": "__main__"}
+for line, code in blocks:
+    tree = ast.increment_lineno(ast.parse(code, page), line - 1)
+    exec(compile(tree, page, "exec"), namespace)
+"""
+
+
+def run_blocks(page: Path, blocks: list[Block], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-X", "utf8", "-W", "error", "-c", RUNNER, str(page)],
+        input=json.dumps([[block.line, block.code] for block in blocks]),
+        cwd=cwd, capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
+    blocks = [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == PYTHON]
+    to_run = [block for block in blocks if not block.skip]
+    for extra in sorted({extra for block in to_run for extra in extras_of(block.code)}):
+        pytest.importorskip(extra, reason=f"{page.name} uses {extra}")
+    if blocks and not to_run:
+        pytest.skip("; ".join(f"line {block.line}: {block.skip}" for block in blocks))
+    done = run_blocks(page, to_run, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_says_what_it_is(page: Path) -> None:
+    """A block fenced as `py` or `pycon` would look like one that is run, and is not."""
+    languages = {block.language for block in blocks_of(page.read_text(encoding="utf-8"))}
+    assert languages - NOT_OURS_TO_RUN <= {PYTHON}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    targets = [match["target"].partition("#")[0] for match in LINK.finditer(page.read_text(encoding="utf-8"))]
+    own = [target for target in targets if target and not re.match(r"[a-z]+:", target)]
+    assert [target for target in own if not (page.parent / target).exists()] == []
+
+
+class TestTheReaderOfPages:
+    def test_blocks_share_one_namespace_in_order(self, tmp_path: Path) -> None:
+        blocks = blocks_of("```python\nx = 1\n```\ntext\n```python title='b'\nassert x == 1\n```\n")
+        assert run_blocks(Path("page.md"), blocks, tmp_path).returncode == 0
+
+    def test_a_failure_names_the_page_and_its_line(self, tmp_path: Path) -> None:
+        blocks = blocks_of("# Title\n\n```python\nx = 1\nassert x == 2\n```\n")
+        done = run_blocks(Path("page.md"), blocks, tmp_path)
+        assert done.returncode == 1
+        assert 'File "page.md", line 5' in done.stderr
+
+    def test_a_warning_is_a_failure(self, tmp_path: Path) -> None:
+        blocks = blocks_of("```python\nimport warnings\nwarnings.warn('old')\n```\n")
+        assert run_blocks(Path("page.md"), blocks, tmp_path).returncode == 1
+
+    def test_a_skip_holds_for_the_next_block_only(self) -> None:
+        text = "<!-- skip: needs a GPU -->\n\n```python\n1/0\n```\n```python\n2\n```\n"
+        assert [(block.code, block.skip) for block in blocks_of(text)] == [("1/0\n", "needs a GPU"), ("2\n", "")]
+
+    def test_words_between_a_skip_and_a_block_undo_it(self) -> None:
+        [block] = blocks_of("<!-- skip: because -->\nMore.\n```python\nx\n```\n")
+        assert block.skip == ""
+
+    def test_a_skip_without_a_reason_fails(self) -> None:
+        with pytest.raises(pytest.fail.Exception, match="reason"):
+            blocks_of("<!-- skip: -->\n```python\nx\n```\n")
+
+    def test_a_block_in_a_list_is_freed_of_its_indent(self) -> None:
+        [block] = blocks_of("1. One\n\n   ```python\n   if True:\n       x = 1\n   ```\n")
+        assert block.code == "if True:\n    x = 1\n"
+
+    def test_a_fence_inside_a_longer_fence_is_text(self) -> None:
+        [block] = blocks_of("````text\n```python\n1/0\n```\n````\n")
+        assert block.language == "text"
+
+    def test_a_fence_that_does_not_end_fails(self) -> None:
+        with pytest.raises(AssertionError, match="does not end"):
+            blocks_of("```python\nx\n")
+
+    def test_the_extras_of_a_page_are_those_it_imports(self) -> None:
+        assert extras_of("import httpx\nfrom ssefold.transports import aiohttp\nimport json") == {"httpx", "aiohttp"}
+        assert extras_of("import ssefold.transports.anyio\nimport ssefold, torch") == {"anyio"}

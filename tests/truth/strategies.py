@@ -1,0 +1,318 @@
+"""Hypothesis strategies for scripts, schedules and whole runs of a server.
+
+>>> @given(runs())
+... def test(run): decode(run.body.data) must hold run.body.held
+
+A run never asks for what its server cannot do, and (unless ``lossy``) never loses ids that a slow reader would lose: what
+comes out of a run can be known exactly from its bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from ssefold.transports.testing import (
+    PROFILES,
+    Body,
+    Finish,
+    Profile,
+    Routing,
+    Schedule,
+    Script,
+    Span,
+    choose,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+FRAGMENTS = (
+    "a", "Hello", " world", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\x00", "\x1f", "\x7f", '"', "\\", "\\u00e9", "</s>",
+    "é", "ß", "Я", "中", "文字", "日本語", "한국", "עברית", "😀", "👩‍👩‍👧", "🇫🇷", "\u2028", "\u2029", "\u0085", "\ufeff",
+    "\ufffd", "data: [DONE]\n\n", "e-07", "0", ",", "{", "]",
+)  # fmt: skip
+"""Text that has broken a parser somewhere: line separators, quotes, characters of every length in UTF-8."""
+
+STOP_STRINGS = ("\n\nQ", "STOP", "</s>", "。", "\\boxed{", '"')
+
+_MAX_ID = 200_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One request as one server answered it.
+
+    :ivar listed: chunks carry ``index``.
+    """
+
+    scripts: tuple[Script, ...]
+    profile: Profile
+    schedule: Schedule
+    listed: bool
+    body: Body
+
+
+def logprobs() -> SearchStrategy[float | None]:
+    """A float32 as the sampler gives it, widened; not finite now and then."""
+    ordinary = st.floats(-20, 0, width=32)
+    rare = st.sampled_from(
+        (0.0, -0.0, -1.1920928955078125e-07, -1e-05, float("nan"), float("-inf"), float("inf"), None)
+    )
+    return st.one_of(ordinary, ordinary, ordinary, rare)
+
+
+@st.composite
+def pieces(draw: DrawFn, *, max_tokens: int = 12, broken: bool = True) -> tuple[bytes, ...]:
+    """A text cut into the bytes of its tokens, anywhere, also inside a character.
+
+    :param broken: let some bytes be no UTF-8.
+    """
+    data = "".join(draw(st.lists(st.sampled_from(FRAGMENTS), max_size=10))).encode()
+    if broken and data and draw(st.integers(0, 9)) == 0:
+        at = draw(st.integers(0, len(data) - 1))
+        data = data[:at] + draw(st.sampled_from((b"\xff", b"\x80", b"\xe2\x82", b"\xf0\x9f"))) + data[at + 1 :]
+    places = draw(st.lists(st.integers(0, len(data)), max_size=max(max_tokens - 1, 0), unique=True))
+    cuts = [0, *sorted(places), len(data)]
+    return tuple(data[start:end] for start, end in zip(cuts, cuts[1:], strict=False) if data)
+
+
+@st.composite
+def _with_stop(draw: DrawFn, text: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], Finish]:
+    """An end for this text: a stop token, a stop string that ends inside the last token, a limit or an abort."""
+    kind = draw(st.sampled_from(("token", "token", "string", "length", "aborted", "timeout", "nan")))
+    if kind == "token":
+        token_id = draw(st.sampled_from((0, 2, 128009)))
+        return (*text, b"</s>"), Finish.stop(token_id)
+    if kind == "string":
+        stop = draw(st.sampled_from(STOP_STRINGS))
+        behind = draw(st.sampled_from((b"", b"!", " 中".encode())))
+        data = stop.encode()
+        cut = draw(st.integers(0, len(data) - 1))
+        head = (data[:cut],) if cut else ()
+        return (*text, *head, data[cut:] + behind), Finish.stop(stop)
+    if kind == "length" or not text:
+        return text, Finish.length(len(text))
+    if kind == "aborted":
+        return text, Finish.aborted()
+    if kind == "timeout":
+        return text, Finish.aborted("Request running timeout reached.", status_code=503)
+    return text, Finish.nan()
+
+
+@st.composite
+def finishes(draw: DrawFn, text: tuple[bytes, ...], profile: Profile) -> tuple[tuple[bytes, ...], Finish]:
+    """The tokens' bytes with what ends them, by every way that this server has."""
+    kinds = ["normal"] * 6
+    if profile.version >= (0, 4, 9):
+        kinds += ["queued", "shed"]
+    if not profile.aborts_raise:
+        kinds.append("rejected")
+    kind = draw(st.sampled_from(kinds))
+    if kind == "queued":
+        return text, Finish.queue_abort()
+    if kind == "shed":
+        return (), Finish.overloaded()
+    if kind == "rejected":
+        return (b"?",), Finish.rejected("logprob_start_len is higher than the number of input tokens")
+    ended, finish = draw(_with_stop(text))
+    if profile.aborts_raise and finish.abort_status is not None:
+        return ended, Finish.aborted()
+    return ended, finish
+
+
+@st.composite
+def scripts(
+    draw: DrawFn, profile: Profile = PROFILES["0.5.23"], *, max_tokens: int = 12, broken: bool = True
+) -> Script:
+    """One output, with anything that a request to this server can ask about it."""
+    text = draw(pieces(max_tokens=max_tokens, broken=broken))
+    text, finish = draw(finishes(text, profile))
+    matched = (finish.reason or {}).get("matched")
+    ids = _ids(draw, text, matched if isinstance(matched, int) else None)
+    prompt = tuple(draw(st.lists(st.integers(0, _MAX_ID), min_size=1, max_size=9)))
+    script = Script(
+        token_ids=ids,
+        pieces=text,
+        finish=finish,
+        rid=draw(st.text("0123456789abcdef", min_size=1, max_size=8)),
+        prompt_ids=prompt,
+        return_prompt_token_ids=draw(st.booleans()),
+        cached_tokens=draw(st.integers(0, len(prompt))),
+        cached_tokens_details=draw(st.sampled_from((None, {"device": 1, "host": 0}))),
+        reasoning_tokens=draw(st.integers(0, len(ids))),
+        retractions=draw(st.integers(0, 2)),
+        dp_rank=draw(st.sampled_from((None, 0, 3))),
+        no_stop_trim=draw(st.booleans()),
+        weight_spans=draw(_spans(len(ids))),
+        modal_tokens=draw(st.sampled_from(({}, {}, {"image_tokens": 4}))),
+    )
+    if draw(st.booleans()) or draw(st.booleans()):
+        script = draw(_with_logprobs(script))
+    return draw(_with_extras(script, profile))
+
+
+def _ids(draw: DrawFn, text: tuple[bytes, ...], stop: int | None) -> tuple[int, ...]:
+    """The same bytes are the same token."""
+    pool = st.integers(1, _MAX_ID).filter(lambda token_id: token_id not in (2, 128009))
+    known: dict[bytes, int] = {}
+    for piece in text:
+        if piece not in known:
+            known[piece] = draw(pool.filter(lambda token_id: token_id not in known.values()))
+    ids = [known[piece] for piece in text]
+    if stop is not None:
+        ids[-1] = stop
+    return tuple(ids)
+
+
+@st.composite
+def _spans(draw: DrawFn, tokens: int) -> tuple[Span, ...]:
+    cuts = sorted(draw(st.lists(st.integers(1, max(tokens - 1, 1)), max_size=2, unique=True))) if tokens > 1 else []
+    edges = [0, *cuts, tokens]
+    return tuple(Span(f"v{i}", start, end) for i, (start, end) in enumerate(zip(edges, edges[1:], strict=False)))
+
+
+def _alternatives(tokens: int, *, prompt: bool = False) -> SearchStrategy[tuple[Any, ...]]:
+    entry = st.tuples(logprobs(), st.integers(0, _MAX_ID))
+    row = st.lists(entry, min_size=2, max_size=2).map(tuple)
+    nullable = row if not prompt else st.one_of(row, row, st.none())
+    return st.lists(nullable, min_size=tokens, max_size=tokens).map(tuple)
+
+
+@st.composite
+def _with_logprobs(draw: DrawFn, script: Script) -> Script:
+    tokens = len(script.token_ids)
+    start = draw(st.integers(0, len(script.prompt_ids)))
+    asked = script.prompt_ids[start:]
+    values = [None, *draw(st.lists(logprobs(), min_size=len(asked), max_size=len(asked)))]
+    script = replace(
+        script,
+        logprobs=tuple(draw(st.lists(logprobs(), min_size=tokens, max_size=tokens))),
+        input_logprobs=tuple(zip(values, asked, strict=False)),
+        text_in_logprobs=draw(st.booleans()),
+    )
+    if draw(st.booleans()):
+        tops = draw(_alternatives(len(asked), prompt=True))
+        script = replace(script, top_logprobs=draw(_alternatives(tokens)), input_top_logprobs=tops)
+    if draw(st.integers(0, 3)) == 0:
+        tops = draw(_alternatives(len(asked), prompt=True))
+        script = replace(script, ids_logprobs=draw(_alternatives(tokens)), input_ids_logprobs=tops)
+    return script
+
+
+@st.composite
+def _with_extras(draw: DrawFn, script: Script, profile: Profile) -> Script:
+    tokens, prompt = len(script.token_ids), len(script.prompt_ids)
+    wanted = draw(st.sets(st.sampled_from(("mask", "custom", "hidden", "top_p", "experts", "indexer")), max_size=3))
+    if "mask" in wanted:
+        mask = draw(st.lists(_id_row(), min_size=tokens, max_size=tokens).map(tuple))
+        values = draw(st.lists(st.floats(-9, 0, width=32), min_size=tokens, max_size=tokens).map(tuple))
+        script = replace(script, sampling_mask=mask, sampling_logprobs=values)
+    if "custom" in wanted and profile.custom in ("list", "snapshot"):
+        values = draw(
+            st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=2)), min_size=tokens, max_size=tokens)
+        )
+        script = replace(script, custom={"confidence": tuple(values)})
+    if "hidden" in wanted:
+        states = tuple([[0.5, float(i)]] if i == 0 else [0.25, float(i)] for i in range(tokens))
+        script = replace(script, hidden_states=states, hidden_last=draw(st.booleans()))
+    if "top_p" in wanted and script.logprobs is not None:
+        script = replace(script, top_p_rows=draw(st.lists(_id_row(), min_size=tokens, max_size=tokens).map(tuple)))
+    fed = max(prompt + tokens - 1, 0)
+    start = draw(st.integers(0, prompt))
+    if "experts" in wanted:
+        rows = tuple((i % 7, (i + 3) % 7, -1, 6) for i in range(fed))
+        script = replace(script, routed_experts=Routing(rows, 2, 2, start))
+    if "indexer" in wanted:
+        script = replace(script, indexer_topk=Routing(tuple((i, i + 1) for i in range(fed)), 1, 2))
+    return script
+
+
+def _id_row() -> SearchStrategy[tuple[int, ...]]:
+    return st.lists(st.integers(0, _MAX_ID), min_size=1, max_size=4).map(tuple)
+
+
+@st.composite
+def sends(draw: DrawFn, script: Script) -> tuple[int, ...]:
+    """How many tokens each scheduler output carries: ones, many at once, none.
+
+    An output whose tail may be the start of its stop string is withheld, as the server does (``output_streamer.accept``).
+    """
+    tokens = len(script.token_ids)
+    if script.finish.how == "rejected":
+        return (tokens,)
+    counts: list[int] = []
+    while sum(counts) < tokens:
+        step = draw(st.sampled_from((1, 1, 1, 2, 3, 8, 0)))
+        counts.append(min(step, tokens - sum(counts)))
+        if len(counts) > 3 * tokens + 3:
+            counts.append(tokens - sum(counts))
+    if script.finish.how == "queued":
+        return _withhold(script, counts)
+    if not counts or draw(st.integers(0, 5)) == 0:
+        # The last output can be without a token: an abort.
+        counts.append(0)
+    return _withhold(script, counts)
+
+
+def _withhold(script: Script, counts: Sequence[int]) -> tuple[int, ...]:
+    stop = (script.finish.reason or {}).get("matched")
+    if not isinstance(stop, str):
+        return tuple(counts)
+    starts = tuple(stop.encode()[:length] for length in range(1, len(stop.encode())))
+    kept: list[int] = []
+    held = sent = 0
+    for place, count in enumerate(counts):
+        held += count
+        sent += count
+        tail = b"".join(script.pieces[:sent])
+        if place == len(counts) - 1 or not tail.endswith(starts):
+            kept.append(held)
+            held = 0
+    return tuple(kept)
+
+
+@st.composite
+def runs(
+    draw: DrawFn,
+    profiles: Sequence[Profile] = tuple(PROFILES.values()),
+    *,
+    max_outputs: int = 3,
+    max_tokens: int = 12,
+    lossy: bool = False,
+    broken: bool = True,
+) -> Run:
+    """One request answered by one of these servers, at any pace, with any interleaving of its outputs.
+
+    :param lossy: also runs in which ids are lost for good (``Held.lost``).
+    :param broken: also texts that are not UTF-8.
+    """
+    profile = draw(st.sampled_from(profiles))
+    outputs = 1 if profile.family == "dynamo" else draw(st.integers(1, max_outputs))
+    drawn = [draw(scripts(profile, max_tokens=max_tokens, broken=broken)) for _ in range(outputs)]
+    if outputs > 1:
+        # One request asks for the same of all of its samples; whole batches may differ, ids must not.
+        drawn = [replace(script, rid=f"{script.rid}_{i}") for i, script in enumerate(drawn)]
+    steps = [draw(sends(script)) for script in drawn]
+    queued = [i for i, script in enumerate(drawn) if script.finish.how == "queued"]
+    listed = outputs > 1 or profile.family != "dynamo" and draw(st.integers(0, 4)) == 0
+    if profile.loses_ids and not lossy and any(script.logprobs is None for script in drawn):
+        choices: list[int] = []
+    else:
+        choices = draw(st.lists(st.integers(0, 3), max_size=3 * sum(map(len, steps)) + 3))
+    schedule = choose(steps, choices, queued, live=listed)
+    body = encode(drawn, profile, schedule, listed=listed)
+    assume(lossy or not any(held.lost for one in body.sent for held in one.held))
+    return Run(tuple(drawn), profile, schedule, listed, body)
+
+
+def chunked(data: bytes) -> SearchStrategy[list[bytes]]:
+    """These bytes in reads of any size."""
+    places = st.lists(st.integers(0, len(data)), max_size=20).map(sorted)
+    return places.map(lambda cuts: [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)])

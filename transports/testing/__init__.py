@@ -1,0 +1,60 @@
+"""A server's side of ``/generate``, scripted: for the tests of this library and of everybody who embeds it.
+
+A :class:`Script` says what was generated, a :class:`Profile` which server wrote it, a :class:`Schedule` when; and
+:func:`encode` gives the bytes, with what a client must hold after each event.  Standard library only, and nothing of
+``ssefold`` itself: what is checked against these bytes was not used to make them.
+"""
+
+from .asked import Asked, Request, read_request
+from .encode import KEEP_ALIVE, Body, Sent, encode
+from .engine import Counters
+from .fake import FakeSGLang, Seen
+from .fault import NO_FAULT, Fault
+from .held import Held, finite
+from .model import GreedyModel, Model, ScriptedModel
+from .nonstream import HTTPFailureError, nonstream
+from .profiles import CUMULATIVE, INCREMENTAL, PROFILES, Profile, sglang
+from .schedule import Schedule, choose, eager, interval_sends, late
+from .script import Finish, Routing, Script, Span
+from .trim import head, tail
+from .wirejson import DONE, dumps
+
+__all__ = [
+    "CUMULATIVE",
+    "DONE",
+    "INCREMENTAL",
+    "KEEP_ALIVE",
+    "NO_FAULT",
+    "PROFILES",
+    "Asked",
+    "Body",
+    "Counters",
+    "FakeSGLang",
+    "Fault",
+    "Finish",
+    "GreedyModel",
+    "HTTPFailureError",
+    "Held",
+    "Model",
+    "Profile",
+    "Request",
+    "Routing",
+    "Schedule",
+    "Script",
+    "ScriptedModel",
+    "Seen",
+    "Sent",
+    "Span",
+    "choose",
+    "dumps",
+    "eager",
+    "encode",
+    "finite",
+    "head",
+    "interval_sends",
+    "late",
+    "nonstream",
+    "read_request",
+    "sglang",
+    "tail",
+]

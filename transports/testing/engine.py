@@ -1,0 +1,316 @@
+"""The scheduler of a fake server: which outputs run, how far they are, and who asked for them to stop.
+
+One task decodes each output, token by token, through a gate that a test can close; what it makes waits in the output's
+tokenizer-manager state until the HTTP side takes it.  The account of what is still being decoded, and for whom, is kept
+here.  This module knows nothing of HTTP or of bytes; everything in it runs on the server's own event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from .encode import _output
+from .script import Finish
+from .trim import head
+
+if TYPE_CHECKING:
+    from .asked import Asked
+    from .fault import Fault
+    from .profiles import Profile
+    from .script import Script
+
+
+class _Output(Protocol):
+    @property
+    def pending(self) -> bool: ...
+    def send(self, new_tokens: int, *, last: bool) -> None: ...
+    def abort(self) -> None: ...
+    def take(self) -> list[dict[str, Any]]: ...
+
+
+@dataclass
+class Counters:
+    """The server's account.
+
+    :ivar requests: ``/generate`` calls; :ivar outputs: what they asked for, ``n`` samples and batches counted singly.
+    :ivar tokens: decoded in all; :ivar bytes_sent: of ``/generate`` bodies.
+    :ivar running: outputs that are being decoded or wait for it, :ivar orphans: those among them whose client has gone.
+    :ivar finished: outputs that ended by themselves, :ivar aborted: that were stopped, :ivar orphaned: that were decoded
+        to their end although their client had gone.
+    :ivar disconnects: requests whose client went before the end; :ivar abort_requests: ``/abort_request`` calls.
+    :ivar connections: sockets open now; :ivar accepted: connections so far.
+    """
+
+    requests: int = 0
+    outputs: int = 0
+    tokens: int = 0
+    bytes_sent: int = 0
+    running: int = 0
+    orphans: int = 0
+    finished: int = 0
+    aborted: int = 0
+    orphaned: int = 0
+    disconnects: int = 0
+    abort_requests: int = 0
+    connections: int = 0
+    accepted: int = 0
+
+
+class Job:
+    """One output under way."""
+
+    def __init__(self, asked: Asked, script: Script, profile: Profile, fault: Fault, index: int, interval: int) -> None:
+        self.script = script
+        self.rid = asked.rid
+        self.index = index
+        self.ended = False
+        self.client_gone = False
+        self.abort_asked = False
+        self.decoded = 0
+        self.fault = fault
+        self._profile = profile
+        self._interval = asked.interval or interval
+        self._output = _make_output(script, profile, index)
+        self._sent = 0
+        self._history: list[int] = []
+        self.wake = asyncio.Event()
+        self.on_chunk: Callable[[], None] = lambda: None
+
+    @property
+    def stalled(self) -> bool:
+        """Nothing more will come, whatever happens."""
+        return self.fault.stall_after is not None and self.decoded >= self.fault.stall_after
+
+    @property
+    def failed(self) -> bool:
+        """The server raised instead of decoding the next token."""
+        return self.fault.error is not None and self.decoded >= self.fault.error_after
+
+    @property
+    def pending(self) -> bool:
+        """A chunk waits for the HTTP side."""
+        return self._output.pending
+
+    @property
+    def retracted(self) -> bool:
+        """Back in the waiting queue."""
+        return self.fault.retract_after is not None and self.decoded >= self.fault.retract_after
+
+    def take(self) -> list[dict[str, Any]]:
+        """What the reader gets now."""
+        self._history.append(-1)
+        chunks = self._output.take()
+        self.wake.set()
+        return chunks
+
+    def step(self) -> int:
+        """Decode one token, and hand over what the stream interval lets through; 0 if there was none to decode."""
+        total = len(self.script.token_ids)
+        new = min(1, total - self.decoded)
+        self.decoded += new
+        self.ended = self.decoded == total
+        unsent = self.decoded - self._sent
+        if self.ended or self._interval <= 1 or self._sent == 0 or unsent >= self._interval:
+            self._send(unsent, last=self.ended)
+        return new
+
+    def shed(self) -> None:
+        """Stop before the first token, as an overloaded server does."""
+        self._end(head(self.script, 0, Finish.overloaded()))
+        self._output.abort()
+        self.on_chunk()
+
+    def abort(self) -> None:
+        """Stop as ``/abort_request`` makes it stop: at once in the queue, one token later while running."""
+        if self.client_gone or self.stalled:
+            self.ended = True
+            return
+        if self.decoded == 0 or self.retracted:
+            self._end(head(self.script, self._sent, Finish.queue_abort()))
+            self._output.abort()
+            self.on_chunk()
+            return
+        self.decoded = min(self.decoded + 1, len(self.script.token_ids))
+        self._end(head(self.script, self.decoded, Finish.aborted()))
+        self._send(self.decoded - self._sent, last=True)
+
+    def _send(self, tokens: int, *, last: bool) -> None:
+        self._output.send(tokens, last=last and self.script.finish.how != "unfinished")
+        self._history.append(tokens)
+        self._sent += tokens
+        self.on_chunk()
+
+    def _end(self, script: Script) -> None:
+        # The script was made with another end in view: its state is made again, step by step, for the end that came.
+        self.ended = True
+        self.script = script
+        self._output = _make_output(script, self._profile, self.index)
+        for tokens in self._history:
+            if tokens < 0:
+                self._output.take()
+            else:
+                self._output.send(tokens, last=False)
+
+
+class Engine:
+    """All outputs of one server.
+
+    :param lockstep: decode the next token only when the last chunk was taken (a reader that keeps pace); otherwise
+        decoding goes on, and chunks that nobody takes in time are joined or dropped as the version does it.
+    :param frees_on_disconnect: a client that goes takes its outputs with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        token_delay: float,
+        lockstep: bool,
+        max_running: int | None,
+        frees_on_disconnect: bool,
+        changed: Callable[[], None],
+    ) -> None:
+        self.counters = Counters()
+        self._token_delay = token_delay
+        self._lockstep = lockstep
+        self._max_running = max_running
+        self._frees_on_disconnect = frees_on_disconnect
+        self._changed = changed
+        self._held_after: int | None = None
+        self._known: dict[str, Job] = {}
+        self._jobs: dict[Job, asyncio.Task[None]] = {}
+        self._started = 0
+
+    # ---- requests
+
+    def knows(self, rid: str) -> bool:
+        """The id is in use."""
+        return rid in self._known
+
+    def submit(self, jobs: Iterable[Job]) -> None:
+        """Start decoding."""
+        for job in jobs:
+            self.counters.outputs += 1
+            self.counters.running += 1
+            self._known[job.rid] = job
+            self._jobs[job] = asyncio.get_running_loop().create_task(self._decode(job))
+        self._changed()
+
+    def release_ids(self, jobs: Iterable[Job]) -> None:
+        """The response is complete."""
+        for job in jobs:
+            self._known.pop(job.rid, None)
+
+    def client_gone(self, jobs: Iterable[Job]) -> None:
+        """The client closed the connection before the end (``create_abort_task``, ``_release_req_states_on_failure``)."""
+        self.counters.disconnects += 1
+        for job in jobs:
+            if job.ended:
+                continue
+            job.client_gone = True
+            self.counters.orphans += 1
+            if self._frees_on_disconnect:
+                job.abort_asked = True
+            job.wake.set()
+        self._changed()
+
+    def abort(self, rid: str, *, abort_all: bool) -> None:
+        """``/abort_request``: an unknown id is ignored, a known one stops every request whose id starts with it."""
+        self.counters.abort_requests += 1
+        if abort_all or rid in self._known:
+            for job in self._jobs:
+                if abort_all or job.rid.startswith(rid):
+                    job.abort_asked = True
+                    job.wake.set()
+        self._changed()
+
+    # ---- the gate
+
+    def hold(self, after: int) -> None:
+        """Decode no output beyond so many tokens."""
+        self._held_after = after
+
+    def release(self) -> None:
+        """Open the gate."""
+        self._held_after = None
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for job in self._jobs:
+            job.wake.set()
+
+    # ---- decoding
+
+    async def _decode(self, job: Job) -> None:
+        try:
+            await self._until(job, lambda: self._max_running is None or self._started < self._max_running)
+            if job.abort_asked:
+                job.abort()
+                return
+            self._started += 1
+            try:
+                await self._run(job)
+            finally:
+                self._started -= 1
+        finally:
+            self._ended(job)
+
+    async def _run(self, job: Job) -> None:
+        if job.fault.overloaded:
+            job.shed()
+            return
+        while not job.ended:
+            await self._until(job, lambda: not self._blocked(job))
+            if self._token_delay:
+                await asyncio.sleep(self._token_delay)
+            if job.abort_asked:
+                job.abort()
+                return
+            if job.failed:
+                return
+            self.counters.tokens += job.step()
+            self._changed()
+            if not job.pending:
+                await asyncio.sleep(0)
+
+    def _blocked(self, job: Job) -> bool:
+        if self._held_after is not None and job.decoded >= self._held_after:
+            return True
+        if job.retracted or job.stalled:
+            return True
+        return self._lockstep and job.pending and not job.client_gone
+
+    async def _until(self, job: Job, free: Callable[[], bool]) -> None:
+        while not (job.abort_asked or free()):
+            job.wake.clear()
+            await job.wake.wait()
+
+    def _ended(self, job: Job) -> None:
+        job.ended = True
+        del self._jobs[job]
+        counters = self.counters
+        counters.running -= 1
+        counters.orphans -= job.client_gone
+        if job.abort_asked:
+            counters.aborted += 1
+        elif job.client_gone:
+            counters.orphaned += 1
+        else:
+            counters.finished += 1
+        job.on_chunk()
+        if self._max_running is not None:
+            self._wake_all()
+        self._changed()
+
+    async def stop(self) -> None:
+        """End everything, without ceremony."""
+        tasks = list(self._jobs.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _make_output(script: Script, profile: Profile, index: int) -> _Output:
+    return cast("_Output", _output(script, profile, index))
