@@ -21,6 +21,7 @@ from .native import native_response, rows_of, text_of
 from .replay import ReplayArray, TopPReplay
 from .snapshot import Snapshot
 from .state import OutputState
+from .steady import steady_keys
 from .tokens import TokenStep
 from .update import Update
 from .views import Floats, Ints, copy_json, freeze
@@ -94,9 +95,20 @@ class Accumulator:
         state = self._state
         if state.finish is not None or state.error is not None:
             return _nothing_new(state)
+        state.settle()
         chunk = read_chunk(data, skips)
         plan = plan_chunk(state, chunk)
         return _commit(state, chunk, plan)
+
+    @property
+    def state(self) -> OutputState:
+        """The state behind the properties; for the decoder, which only reads it."""
+        return self._state
+
+    @property
+    def is_over(self) -> bool:
+        """A terminal chunk or an error event came: nothing more is taken."""
+        return self._state.finish is not None or self._state.error is not None
 
     @property
     def index(self) -> int:
@@ -105,7 +117,7 @@ class Accumulator:
 
     @property
     def lanes(self) -> Mapping[str, Lane | None]:
-        """What each lane (``text``, ``output_ids``, ``logprobs``, other lists by name) was found to be; None: not known."""
+        """What each lane (text, output_ids, logprobs, other lists by name) was found to be; None: not known yet."""
         state = self._state
         found: dict[str, Lane | None] = {
             "text": state.text.lane if state.text.seen else None,
@@ -143,6 +155,7 @@ class Accumulator:
     @property
     def meta_info(self) -> Mapping[str, Any]:
         """``meta_info`` merged over the chunks, later ones winning; read-only; token-aligned lists are left out."""
+        self._state.settle()
         view: Mapping[str, Any] = freeze(dict(self._state.meta))
         return view
 
@@ -182,6 +195,7 @@ class Accumulator:
 
     def native_response(self, decode: Callable[[Sequence[int]], str] | None = None) -> dict[str, Any]:
         """What the same request gives with ``stream=false``: a plain dict of the caller's own."""
+        self._state.settle()
         return native_response(self._state, decode)
 
     def fail(self, error: ServerError) -> None:
@@ -252,10 +266,13 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     if plan.text_missing:
         state.text.missing = True
     for name in chunk.skips.constants:
-        meta[name] = state.meta[name]
+        if name in meta:
+            meta[name] = state.meta[name]
     _merge_meta(state, meta, aligned)
     for name, value in chunk.top.items():
-        if name not in _CHUNK_KEYS and (value is not None or name not in state.other):
+        if name in _CHUNK_KEYS or name in chunk.skips.constants:
+            continue
+        if value is not None or name not in state.other:
             state.other[name] = value
     if plan.top_p is not None:
         known = state.top_p
@@ -269,6 +286,7 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     state.ids_sent = state.ids_sent or chunk.ids is not None
     state.chunks += 1
     state.finish = chunk.finish
+    state.steady = None if tokens is None else steady_keys(state, chunk)
     ids = state.token_ids[start:]
     logprobs = state.logprobs[start:]
     if replace:
@@ -298,9 +316,10 @@ def _append(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
     rows = tokens.rows
     texts = rows.texts
     if rows.ids:
-        known = state.row_texts
+        known: list[str | None] | None = state.row_texts
         if texts is not None and known is None:
-            state.row_texts = known = [*[None] * len(state.logprobs)]
+            known = state.row_texts = []
+            known.extend([None] * len(state.logprobs))
         if known is not None:
             known.extend([None] * len(rows.ids) if texts is None else texts)
         state.row_width = rows.width

@@ -1,28 +1,27 @@
 """One response body: bytes in, updates out.
 
-Splits events, parses payloads, sends each chunk to the accumulator of its output, and keeps the account of failures:
-no update that was folded before a failure is lost, and nothing after one is folded.  Knows nothing of HTTP, sockets,
-requests or time.
+Splits events, hands them to the outputs, and keeps the account of failures: no update that was folded before a failure
+is lost, and nothing after one is folded.  Knows nothing of HTTP, sockets, requests or time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-from .accumulator import Accumulator, server_error
-from .errors import IncompleteStreamError, PayloadError, ServerError, StreamError
+from .accumulator import Accumulator
+from .errors import IncompleteStreamError, StreamError
 from .lanes import Mode
-from .payload import BadJSONError, parse_payload
+from .outputs import Outputs
 from .snapshot import Snapshot
 from .sse import SSEParser
-from .sse_event import ServerSentEvent
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20
-_DONE = b"[DONE]"
+_WORTH_A_RUN = 4096
+_FIRST_LOOK = 2048
 
 
 class GenerateDecoder:
@@ -45,21 +44,23 @@ class GenerateDecoder:
         if on_bad_json not in ("raise", "skip"):
             raise ValueError(f"on_bad_json must be 'raise' or 'skip', not {on_bad_json!r}")
         Accumulator(mode)  # an unknown mode is refused here, not at the first chunk
-        self._mode: Mode = mode
-        self._skip_bad_json = on_bad_json == "skip"
+        self._max_event_size = max_event_size
         self._parser = SSEParser(max_event_size=max_event_size)
-        self._outputs: dict[int, Accumulator] = {}
+        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None)
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
-        self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs)
-        #: ``[DONE]`` was seen.  It does not mean success.
-        self.done = False
+        self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
         #: What ended the stream early; raised by the next ``feed`` or ``close``.
         self.error: StreamError | None = None
         #: Payloads passed over under ``on_bad_json="skip"``.
         self.skipped = 0
         #: The body ended inside an event, which was dropped.
         self.cut = False
+
+    @property
+    def done(self) -> bool:
+        """``[DONE]`` was seen.  It does not mean success."""
+        return self._outputs.done
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Update]:
         """Take the next bytes of the body, however they were cut, and return what they add.
@@ -73,19 +74,23 @@ class GenerateDecoder:
         if self._closed:
             raise ValueError("feed() after close(): make a new GenerateDecoder for each response body")
         if self.error is not None:
-            self._look_for_done(data)
+            with suppress(StreamError, ValueError):
+                self._outputs.look_for_done(self._parser.feed(data))
             raise self.error
         updates: list[Update] = []
-        events: Iterator[ServerSentEvent] = iter(())
         try:
-            events = iter(self._parser.feed(data))
-            for event in events:
-                update = self._take(event)
-                if update is not None:
-                    updates.append(update)
+            if type(data) is bytes and len(data) >= _WORTH_A_RUN:
+                if not self.outputs:
+                    # The first events say what is to be expected of the others.
+                    self._outputs.fold(self._parser.feed(data[:_FIRST_LOOK]), updates)
+                    data = data[_FIRST_LOOK:]
+                if self._outputs.expects_run:
+                    data = self._fold_run(data, updates)
+            self._outputs.fold(self._parser.feed(data), updates)
+            if self._parser.error is not None:
+                raise self._parser.error
         except StreamError as error:
             self._fail(error)
-            self.done = self.done or any(event.data_bytes == _DONE for event in events)
             if not updates:
                 raise
         return updates
@@ -97,88 +102,49 @@ class GenerateDecoder:
         :raises IncompleteStreamError: an output lacks its ``finish_reason``, or none came.
         """
         if self.error is None and not self._closed:
-            self._closed = True
             try:
                 self.cut = self._parser.close()
                 self._check_complete()
             except StreamError as error:
                 self._fail(error)
+        self._closed = True
         if self.error is not None:
             raise self.error
 
     def snapshots(self) -> dict[int, Snapshot]:
         """A frozen copy of every output so far."""
-        return {index: output.snapshot() for index, output in self._outputs.items()}
+        return {index: output.snapshot() for index, output in self.outputs.items()}
 
-    def _look_for_done(self, data: bytes | bytearray | memoryview) -> None:
-        # Nothing is folded after a failure, but [DONE] behind an error event is still worth knowing.
-        with suppress(StreamError, ValueError):
-            self.done = self.done or any(event.data_bytes == _DONE for event in self._parser.feed(data))
+    def _fold_run(self, data: bytes, updates: list[Update]) -> bytes:
+        """Fold what can be folded at once of a read; returns what is left of it."""
+        parser = self._parser
+        if not parser.is_between_events:
+            first = data.find(b"\n\n") + 2
+            self._outputs.fold(parser.feed(data[:first]), updates)
+            data = data[first:]
+        if parser.is_between_events and len(data) <= self._max_event_size:
+            data = data[self._outputs.fold_run(data, updates) :]
+        return data
 
-    def _take(self, event: ServerSentEvent) -> Update | None:
-        data = event.data_bytes
-        if data == _DONE:
-            self.done = True
-            return None
-        if event.event == "error":
-            self._reported(event)
-            return None
-        try:
-            payload = parse_payload(data)
-        except BadJSONError:
-            if self._skip_bad_json:
-                self.skipped += 1
-                return None
-            raise
-        failure = server_error(payload)
-        if failure is not None:
-            self._refuse(failure, payload)
-            return None
-        index = _index(payload.get("index"))
-        output = self._outputs.get(index)
-        if output is None:
-            output = Accumulator(self._mode, index=index)
-            update = output.fold(payload)
-            self._outputs[index] = output
-            return update
-        if output.finish_reason is not None or output.error is not None:
-            return None
-        return output.fold(payload)
-
-    def _reported(self, event: ServerSentEvent) -> None:
-        """``event: error``: whatever its data is, the server says that it failed."""
-        try:
-            payload = parse_payload(event.data_bytes)
-        except PayloadError:
-            payload = {"error": event.data or "event: error without data"}
-        failure = server_error(payload) or server_error({"error": payload})
-        if failure is not None:
-            self._refuse(failure, payload)
-
-    def _refuse(self, failure: ServerError, payload: dict[str, Any]) -> None:
-        index = payload.get("index")
-        if type(index) is not int or index < 0:
-            raise failure
-        failure.index = index
-        if index not in self._outputs:
-            self._outputs[index] = Accumulator(self._mode, index=index)
-        self._outputs[index].fail(failure)
+    def _skip(self, data: bytes) -> None:
+        """Pass over a payload that is not JSON; for subclasses that tell somebody."""
+        self.skipped += 1
 
     def _check_complete(self) -> None:
-        if not self._outputs:
+        if not self.outputs:
             raise IncompleteStreamError(
                 "the body ended and no output came"
                 + (", only [DONE]" if self.done else "")
                 + ". Servers up to 0.5.5 answer overload like this; a proxy may have cut the stream: retry the request"
             )
-        for output in self._outputs.values():
+        for output in self.outputs.values():
             if output.error is not None:
                 raise output.error
-        open_ones = [output for output in self._outputs.values() if output.finish_reason is None]
+        open_ones = [output for output in self.outputs.values() if output.finish_reason is None]
         if open_ones:
             counts = ", ".join(f"index {output.index}: {len(output.token_ids)} tokens" for output in open_ones[:8])
             raise IncompleteStreamError(
-                f"the body ended without a terminal finish_reason for {len(open_ones)} of {len(self._outputs)} outputs "
+                f"the body ended without a terminal finish_reason for {len(open_ones)} of {len(self.outputs)} outputs "
                 f"({counts}; [DONE] {'seen' if self.done else 'not seen'}"
                 f"{', cut inside an event' if self.cut else ''}). The server or a proxy closed early; what came is in "
                 ".partial and can be resumed"
@@ -187,11 +153,3 @@ class GenerateDecoder:
     def _fail(self, error: StreamError) -> None:
         error.partial = self.snapshots()
         self.error = error
-
-
-def _index(value: Any) -> int:
-    if value is None:
-        return 0
-    if type(value) is int and value >= 0:
-        return value
-    raise PayloadError(f"index must be a whole number from 0, found {type(value).__name__} {value!r:.80}")

@@ -55,8 +55,8 @@ class Extra:
     __slots__ = ("items", "lane")
 
     def __init__(self, lane: Lane | None = None, items: list[Any] | None = None) -> None:
-        self.lane = lane
-        self.items = items
+        self.lane: Lane | None = lane
+        self.items: list[Any] | None = items
 
     def state(self) -> dict[str, Any]:
         """Plain data for a snapshot."""

@@ -54,7 +54,8 @@ def _int(text: str) -> int | float:
 
 
 @cache
-def _backend() -> Callable[[bytes], Any]:
+def json_backend() -> Callable[[bytes], Any]:
+    """The parser in use; what it raises is :func:`parse_payload`'s business."""
     # At first use and not at import: `import ssefold` loads no third-party package.
     try:
         import orjson
@@ -69,7 +70,7 @@ def parse_payload(data: bytes) -> dict[str, Any]:
     :raises PayloadError: it is not valid JSON in UTF-8 (the cause says where), or not an object.
     """
     try:
-        value = _backend()(data)
+        value = json_backend()(data)
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise BadJSONError(f"the event's data is not JSON: {error}. It begins with {data[:80]!r}") from error
     if type(value) is not dict:

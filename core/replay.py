@@ -14,9 +14,14 @@ from operator import gt, index
 from typing import Any, NoReturn
 
 from .errors import ReplayError
-from .int32 import INT32_MAX, decode_int32, has_negative, little_endian
+from .int32 import INT32_MAX, decode_int32, has_negative, little_endian, shown
 
 __all__ = ["ReplayArray", "ReplayRows", "TopPReplay", "decode_int32"]
+
+# Counts of tokens, rows and layers: what a 64-bit server can count.
+_MAX_COUNT = 2**63 - 1
+# Numbers a token; 256 layers of an indexer's 2,048 are half a million.
+_MAX_ROW = 2**24
 
 
 class TopPReplay:
@@ -68,8 +73,8 @@ class TopPReplay:
         :raises ReplayError: ``i`` is not in ``[0, rows)``.  Rows are not counted from the end: a negative row is an
             off-by-one of the caller, and another token's row would be the worst answer.
         """
-        row = _integer("i", i)
-        if not 0 <= row < self.rows:
+        row = _count("i", i)
+        if row >= self.rows:
             raise ReplayError(f"kept({row}) is outside this replay of {self.rows} rows: expected 0 <= i < {self.rows}")
         return self.token_ids[self.offsets[row] : self.offsets[row + 1]]
 
@@ -94,9 +99,9 @@ class TopPReplay:
 
         :raises ReplayError: ``n`` is negative, or makes more rows than int32 can count.
         """
-        count = _integer("n", n)
-        if not 0 <= count <= INT32_MAX - len(self.offsets):
-            raise ReplayError(f"pad({count}): expected a number of rows from 0 to {INT32_MAX - len(self.offsets)}")
+        count = _count("n", n)
+        if count > INT32_MAX - self.rows:
+            raise ReplayError(f"pad({count}) to {self.rows} rows: expected at most {INT32_MAX} rows in all")
         return TopPReplay(self.token_ids, _joined(self.offsets, array("i", [len(self.token_ids)]) * count))
 
     def __eq__(self, other: object) -> bool:
@@ -159,10 +164,14 @@ class ReplayArray:
         :param start_len: the request's ``routed_experts_start_len``; clamped to ``total_tokens - 1``, as in the server.
         :raises ReplayError: the count is neither that of a cropped nor that of a full array, or an argument is wrong.
         """
-        layers, width = _integer("num_layers", num_layers, least=1), _integer("top_k", top_k, least=1)
-        full = max(_integer("total_tokens", total_tokens, least=0) - 1, 0)
-        start = min(_integer("start_len", start_len, least=0), full)
+        layers, width = _count("num_layers", num_layers, least=1), _count("top_k", top_k, least=1)
+        full = max(_count("total_tokens", total_tokens) - 1, 0)
+        start = min(_count("start_len", start_len), full)
         found, row = len(self.values), layers * width
+        if row > _MAX_ROW:
+            raise ReplayError(
+                f"num_layers={layers} x top_k={width} is more than {_MAX_ROW} numbers a token: no model's"
+            )
         if found == (full - start) * row:
             return ReplayRows(self.values, start, (full - start, layers, width))
         if found == full * row:
@@ -251,14 +260,14 @@ def _check_offsets(offsets: memoryview, count: int) -> None:
         )
 
 
-def _integer(name: str, value: Any, *, least: int | None = None) -> int:
-    """Take a caller's count: an integer of any kind, not below ``least`` when that is given."""
+def _count(name: str, value: Any, *, least: int = 0) -> int:
+    """Take a caller's count: an integer of any kind, not below ``least``."""
     try:
         number = index(value)
     except TypeError:
         raise ReplayError(f"{name} must be an integer, got {type(value).__name__}") from None
-    if least is not None and number < least:
-        raise ReplayError(f"{name} must be at least {least}, got {number}")
+    if not least <= number <= _MAX_COUNT:
+        raise ReplayError(f"{name} must be an integer from {least} to {_MAX_COUNT}, got {shown(number)}")
     return number
 
 

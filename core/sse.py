@@ -31,10 +31,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from io import BytesIO
-from itertools import repeat
 
 from .errors import EventTooLargeError
+from .sse_buffer import LARGE_EVENT, MANY_PIECES, EventBuffer
+from .sse_bulk import LF, take_named_events, take_plain_events
 from .sse_event import ServerSentEvent, make_event
 
 __all__ = ["MAX_RETRY_DIGITS", "SSEParser", "ServerSentEvent"]
@@ -43,7 +43,6 @@ MAX_RETRY_DIGITS = 640
 """Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
 one is no time that a clock can wait for; reading it would cost quadratic time."""
 
-LF = 10
 CR = 13
 _BOM = b"\xef\xbb\xbf"
 _NAMES = (b"data", b"event", b"id", b"retry")
@@ -51,18 +50,10 @@ _LONGEST_NAME = 5
 _UNDECIDED = frozenset(name[:n] for name in _NAMES for n in range(1, len(name) + 1)) | {n + b":" for n in _NAMES}
 """Starts of a line after which it is still open which field it is, or whether a space after the colon is to go."""
 
-_SMALL_EVENT = 512
-"""First event of a read below this many bytes: try to split the whole read.  The search for ``_BETWEEN`` costs 0.5 ns a
-byte more than memchr, the Python steps that it saves 300 ns an event."""
-_BETWEEN = b"\n\ndata: "
-_MESSAGE = repeat("message")
-
-_MANY_PIECES = 1024
-_LARGE_VALUE = 2**20
-"""From so many fragments or bytes on, a value moves to a BytesIO, which needs neither 40 bytes for each fragment nor
-twice the memory at the end.  Below, joining a list is faster by a third."""
+_WINDOW = 2**16
+"""Bytes whose lines are made into a list at a time; it may take 20 times as much while it is there."""
 _WORTH_A_VIEW = 4096
-"""From here on a memoryview is cheaper than a copy of the end of a read."""
+"""From here on a memoryview is cheaper than a copy of a part of a read."""
 
 
 class _Phase(Enum):
@@ -86,37 +77,29 @@ class SSEParser:
     """Parses one event stream, however its bytes are cut into reads.
 
     The size of an event, which ``max_event_size`` bounds, is what the parser has to hold for it: its data (one byte for
-    each LF between data lines included), its event type and ID, and the value of the line that is still arriving.  Field
-    names, the space after the colon, line ends, comments and unknown fields are not counted and not held.  A size equal
-    to the bound is allowed.
+    each line end in it included), its event type and ID, and the value of the line that is still arriving.  Field names,
+    the space after the colon, line ends, comments and unknown fields are neither counted nor held.  A size equal to the
+    bound is allowed.
 
     :param last_event_id: the last event ID to begin with, as after a reconnection.
     :param max_event_size: bound in bytes, 256 MiB unless given.
     :param on_comment: called with the text of each comment line, without the colon and one space after it, as soon as
-        the line ended and before the events of that read are returned.  Without it comments are dropped as they arrive;
-        with it they count against the bound while they do.  It must not call the parser.  If it raises, the exception
-        leaves ``feed``, the events that this read had completed are lost, and the parser refuses to go on until
-        ``reset``.
+        the line has ended and before the events of that read are returned.  Without it comments are dropped as they
+        arrive; with it they count against the bound until they end.  It must not call the parser.  If it raises, the
+        exception leaves ``feed``, the events that this read had completed are lost, and the parser refuses to go on
+        until ``reset``.
     :raises ValueError: if ``max_event_size`` is not positive.
     """
 
     __slots__ = (
-        "_data",
+        "_buffer",
         "_field",
-        "_fresh",
         "_head",
-        "_held",
-        "_id",
-        "_id_size",
-        "_large",
         "_last_event_id",
-        "_max_event_size",
         "_on_comment",
         "_phase",
         "_reconnection_time",
         "_refusal",
-        "_type",
-        "_type_size",
         "_value",
     )
 
@@ -129,16 +112,26 @@ class SSEParser:
     ) -> None:
         if max_event_size <= 0:
             raise ValueError(f"max_event_size must be a positive number of bytes, not {max_event_size}")
-        self._max_event_size = max_event_size
-        self._on_comment = on_comment
         self._last_event_id = last_event_id
         self._reconnection_time: int | None = None
-        self.reset()
+        self._on_comment = on_comment
+        self._buffer = EventBuffer(max_event_size)
+        self._drop(_Phase.START)
 
     @property
     def last_event_id(self) -> str:
-        """ID of the last dispatched event, to be sent as ``Last-Event-ID`` when reconnecting."""
+        """The last event ID, to be sent as ``Last-Event-ID`` when reconnecting; set when an event is complete."""
         return self._last_event_id
+
+    @property
+    def is_between_events(self) -> bool:
+        """Nothing of an event has been received yet: what comes next is the start of a line and of an event."""
+        return self._phase is _LINE and self._buffer.fresh
+
+    @property
+    def error(self) -> EventTooLargeError | None:
+        """What the next call will raise: set by the call that returned the events before an event too large."""
+        return EventTooLargeError(self._refusal) if self._phase is _Phase.TOO_LARGE else None
 
     @property
     def reconnection_time(self) -> int | None:
@@ -146,12 +139,11 @@ class SSEParser:
         return self._reconnection_time
 
     def reset(self) -> None:
-        """Begin with a new stream, as after a reconnection, from whatever phase; an unfinished event is dropped.
+        """Begin with a new stream, as after a reconnection, in whatever state; an unfinished event is dropped.
 
         ``last_event_id`` and ``reconnection_time`` stay: they belong to the source, not to one response.
         """
         self._drop(_Phase.START)
-        self._refusal = ""
 
     def close(self) -> bool:
         """Say that the input has ended.  Until ``reset``, ``feed`` is an error.
@@ -163,14 +155,13 @@ class SSEParser:
         """
         if self._phase is _Phase.TOO_LARGE:
             raise EventTooLargeError(self._refusal)
-        dropped = not self._fresh or self._phase is _DATA
+        unfinished = not self._buffer.fresh
         if self._phase is _Phase.VALUE:
-            dropped = dropped or self._field in (b"event", b"id")
+            unfinished = unfinished or self._field in (b"event", b"id")
         elif self._phase is _Phase.NAME:
-            dropped = dropped or self._head[:1] in b"dei"
-        self._drop(_Phase.CLOSED)
-        self._refusal = "feed() after close(): the input had ended; call reset() to parse another stream"
-        return dropped
+            unfinished = unfinished or self._head[0] in b"dei"
+        self._drop(_Phase.CLOSED, "feed() after close(): the input had ended; call reset() to parse another stream")
+        return unfinished
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[ServerSentEvent]:
         """Parse the next bytes of the stream, and hand out each event whose final blank line is among them.
@@ -187,146 +178,87 @@ class SSEParser:
         if type(data) is not bytes:
             data = _as_bytes(data)
         phase = self._phase
-        if phase is _DATA:
-            if LF not in data and CR not in data:  # one more piece of a large event; _add_piece, without the call
-                pieces = self._data
-                pieces.append(data)
-                held = self._held = self._held + len(data)
-                if held > self._max_event_size:
-                    self._refuse_size(b"data")
-                if held > _LARGE_VALUE or len(pieces) > _MANY_PIECES:
-                    self._spill()
-                return []
-        elif phase is not _LINE:
-            data = self._enter(data)
-            if not data:
-                return []
-            phase = self._phase
-        ends_in_cr = False
-        if CR in data:
-            # "CRLF character pairs, single LF characters [not preceded by CR], and single CR characters [not followed
-            # by LF]": a CR ends its line at once, and a LF that opens the next read is dropped in AFTER_CR.
-            ends_in_cr = data[-1] == CR
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        buffer = self._buffer
         events: list[ServerSentEvent] = []
         try:
+            if phase is _DATA:
+                if LF not in data and CR not in data:  # one more piece of a large event; as buffer.add_data would do
+                    held = buffer.held = buffer.held + len(data)
+                    if held > buffer.max_size:
+                        buffer.refuse(b"data")
+                    buffer.pieces.append(data)
+                    if held > LARGE_EVENT or len(buffer.pieces) > MANY_PIECES:
+                        buffer.spill()
+                    return events
+            elif phase is not _LINE:
+                data = self._enter(data)
+                if not data:
+                    return events
+                phase = self._phase
+            ends_in_cr = False
+            if CR in data:
+                # "CRLF character pairs, single LF characters [not preceded by CR], and single CR characters [not
+                # followed by LF]": a CR ends its line at once, and a LF that opens the next read is dropped.
+                ends_in_cr = data[-1] == CR
+                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            elif (  # one plain event and nothing else, as from a server that writes them one by one
+                data.find(LF) == len(data) - 2
+                and data[:6] == b"data: "
+                and data[-1] == LF
+                and phase is _LINE
+                and buffer.fresh
+                and len(data) <= buffer.max_size
+            ):
+                events.append(make_event(("message", data[6:-2], self._last_event_id)))
+                return events
             pos = 0
             if phase is not _LINE:
                 pos = self._continue_line(data)
                 if not pos:
                     return events
-            self._parse_lines(data, pos, events)
-        except EventTooLargeError:
-            if not events or self._phase is not _Phase.TOO_LARGE:
+            if (
+                not buffer.fresh and data[pos : pos + 1] == b"\n"
+            ):  # the usual end of an event that began in another read
+                self._dispatch(events)
+                pos += 1
+            if buffer.fresh and len(data) <= buffer.max_size:
+                pos = take_plain_events(data, pos, self._last_event_id, events)
+                if data[pos : pos + 6] == b"event:":
+                    pos = take_named_events(data, pos, self._last_event_id, events)
+            self._take_lines(data, pos, events)
+            if ends_in_cr:
+                self._phase = _Phase.AFTER_CR
+        except EventTooLargeError as error:
+            if phase is _Phase.TOO_LARGE or self._phase is _Phase.BROKEN:
                 raise
-            return events
-        if ends_in_cr:
-            self._phase = _Phase.AFTER_CR
+            self._drop(_Phase.TOO_LARGE, str(error))
+            if not events:
+                raise
         return events
 
     def _enter(self, data: bytes) -> bytes:
-        """What is left to parse of ``data`` in the phases where its first bytes are special; often all."""
+        """What is left to parse of ``data`` in the phases in which its first bytes are special."""
         phase = self._phase
         if phase is _Phase.NAME:
-            data = self._head + data
             self._phase = _LINE
-        elif phase is _Phase.AFTER_CR:
+            return self._head + data
+        if phase is _Phase.AFTER_CR:
             if data:
                 self._phase = _LINE
-                if data.startswith(b"\n"):
-                    return data[1:]
-        elif phase is _Phase.START:
+            return data[1:] if data[:1] == b"\n" else data
+        if phase is _Phase.START:
             # "If the byte order mark is present, strip it": one, and it may come in pieces.
             data = self._head + data
             if len(data) < len(_BOM) and _BOM.startswith(data):
                 self._head = data
                 return b""
             self._phase = _LINE
-            if data.startswith(_BOM):
-                return data[len(_BOM) :]
-        elif phase is _Phase.TOO_LARGE:
+            return data.removeprefix(_BOM)
+        if phase is _Phase.TOO_LARGE:
             raise EventTooLargeError(self._refusal)
-        elif phase is _Phase.CLOSED or phase is _Phase.BROKEN:
+        if phase in (_Phase.CLOSED, _Phase.BROKEN):
             raise ValueError(self._refusal)
         return data
-
-    def _parse_lines(self, data: bytes, pos: int, events: list[ServerSentEvent]) -> None:
-        """Process all lines of ``data`` (which has no CR) from the line start ``pos`` on, and the start of a line at
-        its end.  The shortcuts for ``data: ...`` lines are taken only in a read too short to break the size limit.
-        """
-        size = len(data)
-        roomy = size <= self._max_event_size
-        may_split = roomy
-        while (end := data.find(LF, pos)) >= 0:
-            if end == pos:
-                if not self._fresh:
-                    self._dispatch(events)
-                pos += 1
-            elif roomy and self._fresh and end + 1 < size and data[end + 1] == LF and data[pos : pos + 6] == b"data: ":
-                if may_split and end - pos < _SMALL_EVENT and data[end + 2 : end + 8] == b"data: ":
-                    may_split = False
-                    parts = (data[pos:] if pos else data).split(_BETWEEN)
-                    tail = parts.pop()  # the read's last event, or a part of it
-                    parts[0] = parts[0][6:]
-                    if LF not in b"".join(parts):  # no other line among them
-                        events.extend(map(make_event, zip(_MESSAGE, parts, repeat(self._last_event_id))))
-                        pos = size - len(tail) - 6
-                        continue
-                events.append(make_event(("message", data[pos + 6 : end], self._last_event_id)))
-                pos = end + 2
-            else:
-                field, start = _split_line(data, pos, end)
-                self._take(field, data[start:end])
-                pos = end + 1
-        if pos == size:
-            self._phase = _LINE
-        elif roomy and self._fresh and data[pos : pos + 6] == b"data: ":  # as _begin_line would do
-            pos += 6
-            self._fresh = False
-            self._phase = _DATA
-            self._held = size - pos
-            self._data.append(_end_of(data, pos))
-        else:
-            self._begin_line(data, pos)
-
-    def _dispatch(self, events: list[ServerSentEvent]) -> None:
-        """Carry out the blank line after a block with a data, event or id line."""
-        # "Set the last event ID string of the event source to the value of the last event ID buffer."
-        self._last_event_id = self._id
-        # "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and
-        # return." (One empty data line makes it a single LF: an event with empty data.)
-        if self._data or self._large is not None:
-            if self._large is None:
-                data = b"".join(self._data)
-            else:
-                self._spill()
-                data = self._large.getvalue()
-                self._large = None
-            events.append(make_event((self._type or "message", data, self._id)))
-            self._data = []
-        self._type = ""
-        self._held = self._type_size = self._id_size = 0
-        self._fresh = True
-
-    def _begin_line(self, data: bytes, pos: int) -> None:
-        """Keep what has to be kept of the line at ``pos``, which ``data`` does not end."""
-        start = data[pos : pos + _LONGEST_NAME + 2]
-        if start in _UNDECIDED or (start == b":" and self._on_comment is not None):
-            self._phase = _Phase.NAME
-            self._head = start
-            return
-        field, pos = _split_line(data, pos, len(data))
-        if field == b"data":
-            self._begin_data()
-            self._phase = _DATA
-            self._add_piece(_end_of(data, pos))
-        elif field in _NAMES or (field == b"" and self._on_comment is not None):
-            self._phase = _Phase.VALUE
-            self._field = field
-            self._grow(field, len(data) - pos)
-            self._value = bytearray(memoryview(data)[pos:])
-        else:
-            self._phase = _Phase.SKIP
 
     def _continue_line(self, data: bytes) -> int:
         """Process the rest of a line that an earlier read began: the position after its end, or 0 if it goes on."""
@@ -334,12 +266,12 @@ class SSEParser:
         phase = self._phase
         if phase is _DATA:
             if end > _WORTH_A_VIEW and data[end + 1 : end + 2] == b"\n":
-                self._add_piece(memoryview(data)[:end])  # which is joined, and let go, at once
+                self._buffer.add_data(memoryview(data)[:end])  # which is joined, and let go, at once
             else:
-                self._add_piece(data[:end])
+                self._buffer.add_data(data[:end])
         elif phase is _Phase.VALUE:
             part = data if end < 0 else data[:end]
-            self._grow(self._field, len(part))
+            self._buffer.hold(self._field, len(part))
             self._value += part
         if end < 0:
             return 0
@@ -347,104 +279,132 @@ class SSEParser:
         if phase is _Phase.VALUE:
             value = bytes(self._value)
             self._value = bytearray()
-            self._held -= len(value)  # as _take counts the whole of it
+            self._buffer.held -= len(value)  # as _take counts the whole of it
             self._take(self._field, value)
         return end + 1
 
-    def _add_piece(self, piece: bytes | memoryview) -> None:
-        """Add to the data line that is arriving."""
-        pieces = self._data
-        held = self._held = self._held + len(piece)
-        if held > self._max_event_size:
-            self._refuse_size(b"data")
-        pieces.append(piece)
-        if held > _LARGE_VALUE or len(pieces) > _MANY_PIECES:
-            self._spill()
+    def _dispatch(self, events: list[ServerSentEvent]) -> None:
+        """Carry out the blank line after a data, event or id line."""
+        buffer = self._buffer
+        # "Set the last event ID string of the event source to the value of the last event ID buffer."
+        if buffer.new_id is not None:
+            self._last_event_id = buffer.new_id.decode("utf-8", "replace")
+            buffer.new_id = None
+        event_type = "message"
+        if buffer.event_type:
+            event_type = buffer.event_type.decode("utf-8", "replace")
+            buffer.event_type = b""
+        data = buffer.take_data()
+        buffer.held = 0
+        buffer.fresh = True
+        # "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and
+        # return."  (An empty data line makes it a LF: an event with empty data.)
+        if data is not None:
+            events.append(make_event((event_type, data, self._last_event_id)))
+
+    def _take_lines(self, data: bytes, pos: int, events: list[ServerSentEvent]) -> None:
+        """Process whatever comes from the line start ``pos`` on."""
+        size = len(data)
+        buffer = self._buffer
+        while (end := data.find(LF, pos)) >= 0:
+            stop = size
+            if size - pos > _WINDOW:
+                stop = data.rfind(LF, pos, pos + _WINDOW) + 1
+                if not stop:  # one line fills the window: no list, no second copy
+                    field, start = _split_line(data, pos, end)
+                    self._take(field, data[start:end])
+                    pos = end + 1
+                    continue
+            lines = data[pos:stop].split(b"\n")
+            pos = stop - len(lines.pop())
+            for line in lines:
+                start = line[:6]
+                if start == b"data: ":  # as _take would do
+                    value = line[6:]
+                    if buffer.pieces or buffer.spilled is not None:
+                        buffer.begin_data()
+                    buffer.fresh = False
+                    held = buffer.held = buffer.held + len(value)
+                    if held > buffer.max_size:
+                        buffer.refuse(b"data")
+                    buffer.pieces.append(value)
+                    if held > LARGE_EVENT or len(buffer.pieces) > MANY_PIECES:
+                        buffer.spill()
+                elif start == b"event:":
+                    buffer.set_type(line[7:] if line[6:7] == b" " else line[6:])
+                elif line:
+                    field, _, value = line.partition(b":")
+                    self._take(field, value[1:] if value[:1] == b" " else value)
+                elif not buffer.fresh:
+                    self._dispatch(events)
+        self._phase = _LINE
+        if pos < size:
+            self._begin_line(data, pos)
+
+    def _begin_line(self, data: bytes, pos: int) -> None:
+        """Keep what has to be kept of the line at ``pos``, which ``data`` does not end."""
+        start = data[pos : pos + _LONGEST_NAME + 2]
+        if start[:6] == b"data: ":
+            field, pos = b"data", pos + 6
+        elif start in _UNDECIDED or (start == b":" and self._on_comment is not None):
+            self._phase = _Phase.NAME
+            self._head = start
+            return
+        else:
+            field, pos = _split_line(data, pos, len(data))
+        if field == b"data":
+            self._phase = _DATA
+            self._buffer.begin_data()
+            self._buffer.add_data(_end_of(data, pos))
+        elif field in _NAMES or (field == b"" and self._on_comment is not None):
+            self._phase = _Phase.VALUE
+            self._field = field
+            self._buffer.hold(field, len(data) - pos)
+            self._value = bytearray(memoryview(data)[pos:])
+        else:
+            self._phase = _Phase.SKIP
 
     def _take(self, field: bytes, value: bytes) -> None:
-        """Carry out one whole line."""
-        if field == b"data":
-            self._begin_data()
-            self._add_piece(value)
-        elif field == b"event":
-            self._grow(field, len(value))
-            self._held -= self._type_size
-            self._type_size = len(value)
-            self._type = value.decode("utf-8", "replace")
-            self._fresh = False
+        """Carry out one whole line, which is not blank."""
+        buffer = self._buffer
+        if field == b"event":
+            buffer.set_type(value)
+        elif field == b"data":
+            buffer.begin_data()
+            buffer.add_data(value)
         elif field == b"id":
-            self._grow(field, len(value))
             # "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the field value."
-            if b"\0" in value:
-                self._held -= len(value)
-            else:
-                self._held -= self._id_size
-                self._id_size = len(value)
-                self._id = value.decode("utf-8", "replace")
-                self._fresh = False
+            buffer.check(field, len(value))
+            if 0 not in value:
+                buffer.set_id(value)
         elif field == b"retry":
-            self._grow(field, len(value))
-            self._held -= len(value)
+            buffer.check(field, len(value))
             # "If the field value consists of only ASCII digits, then interpret the field value as an integer in base
             # ten, and set the event stream's reconnection time to that integer."
-            if value.isdigit():
-                digits = value.lstrip(b"0") or b"0"
-                if len(digits) <= MAX_RETRY_DIGITS:
-                    self._reconnection_time = int(digits)
+            if value.isdigit() and len(digits := value.lstrip(b"0")) <= MAX_RETRY_DIGITS:
+                self._reconnection_time = int(digits or b"0")
         elif field == b"" and self._on_comment is not None:
-            self._grow(b"", len(value))
-            self._held -= len(value)
+            buffer.check(field, len(value))
             self._phase = _Phase.BROKEN
-            self._refusal = "on_comment raised or called the parser, so events were lost; call reset() to begin anew"
+            self._refusal = "on_comment raised, or called the parser, and events were lost; call reset() to begin anew"
             self._on_comment(value.decode("utf-8", "replace"))
             self._phase = _LINE
         # "Otherwise: the field is ignored."
 
-    def _begin_data(self) -> None:
-        if self._data or self._large is not None:
-            self._grow(b"data", 1)
-            self._data.append(b"\n")
-        self._fresh = False
-
-    def _grow(self, field: bytes, size: int) -> None:
-        """Count ``size`` more bytes for the event in progress."""
-        self._held += size
-        if self._held > self._max_event_size:
-            self._refuse_size(field)
-
-    def _refuse_size(self, field: bytes) -> None:
-        place = f"its {field.decode()!r} field" if field else "a comment"
-        self._drop(_Phase.TOO_LARGE)
-        self._refusal = (
-            f"an event is larger than max_event_size={self._max_event_size} bytes, which {place} goes beyond; "
-            "raise max_event_size if such events are expected"
-        )
-        raise EventTooLargeError(self._refusal)
-
-    def _spill(self) -> None:
-        if self._large is None:
-            self._large = BytesIO()
-        self._large.writelines(self._data)
-        self._data = []
-
-    def _drop(self, phase: _Phase) -> None:
-        """Go to ``phase`` and forget the event in progress."""
+    def _drop(self, phase: _Phase, refusal: str = "") -> None:
+        """Go to ``phase`` and forget what belongs to an event or a line."""
         self._phase = phase
+        self._refusal = refusal
         self._head = b""
         self._field = b""
         self._value = bytearray()
-        self._data: list[bytes | memoryview] = []
-        self._large: BytesIO | None = None
-        self._type = ""
-        self._id = self._last_event_id
-        self._held = self._type_size = self._id_size = 0
-        self._fresh = True
+        self._buffer.clear()
 
 
 def _split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     """Field name of the line from ``pos`` to ``end``, and where its value starts.
 
-    The name is b"" for a comment and ``b"?"`` for a name too long to be known, which is not copied.
+    The name is b"" for a comment, and b"?" for one that is longer than all known.
     """
     colon = data.find(b":", pos, min(end, pos + _LONGEST_NAME + 1))
     if colon < 0:
@@ -468,7 +428,7 @@ def _end_of(data: bytes, pos: int) -> bytes | memoryview:
 def _as_bytes(data: object) -> bytes:
     """The bytes of a buffer that the caller may change later."""
     if isinstance(data, memoryview):
-        return data.tobytes()  # of any format and shape; bytes(view) fails for none of them, but is slower
+        return data.tobytes()  # whatever its format and shape
     if isinstance(data, (bytes, bytearray)):
         return bytes(memoryview(data))
     hint = ": feed the response's bytes, undecoded" if isinstance(data, str) else ""

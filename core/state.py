@@ -30,6 +30,7 @@ class OutputState:
         "ids_sent",
         "index",
         "indexer_topk",
+        "late_meta",
         "logprobs",
         "meta",
         "mode",
@@ -39,6 +40,7 @@ class OutputState:
         "row_width",
         "rows_lane",
         "rows_sent",
+        "steady",
         "text",
         "token_ids",
         "top_p",
@@ -61,6 +63,10 @@ class OutputState:
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.
         self.meta: dict[str, Any] = {}
+        #: meta_info of the last chunk that went the short way, not merged yet; see settle().
+        self.late_meta: dict[str, Any] | None = None
+        #: Keys that the next chunk's meta_info must have to go the short way; see steady.py.
+        self.steady: tuple[str, ...] | None = None
         #: Other top-level keys (prompt_token_ids, ...), the last of each.
         self.other: dict[str, Any] = {}
         self.count: int | None = None
@@ -71,8 +77,19 @@ class OutputState:
         self.routed_experts: ReplayArray | None = None
         self.indexer_topk: ReplayArray | None = None
 
+    def settle(self) -> None:
+        """Merge what the short way left: its chunks all have the same keys, so only the last one's values count."""
+        late = self.late_meta
+        if late is not None:
+            self.late_meta = None
+            self.count = late["completion_tokens"]
+            self.meta.update(late)
+            if self.rows_sent:
+                self.meta.pop("output_token_logprobs", None)
+
     def copy(self) -> OutputState:
         """A copy that shares nothing either side may change; values inside lists are never changed by anybody."""
+        self.settle()
         twin = OutputState(self.mode, self.index)
         for name in self.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -90,6 +107,7 @@ class OutputState:
 
     def to_plain(self) -> dict[str, Any]:
         """Copy into plain data: JSON-like values, arrays and bytes."""
+        self.settle()
         top_p = self.top_p
         return {
             "mode": self.mode,

@@ -29,10 +29,11 @@ class TextStep(NamedTuple):
 class TextLane:
     """Text received so far.  ``plan_*`` changes nothing; ``apply`` can not fail."""
 
-    __slots__ = ("_marks", "_parts", "lane", "length", "missing", "seen", "sure")
+    __slots__ = ("_marks", "lane", "length", "missing", "parts", "seen", "sure")
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
+        #: Pieces of the text in order; the list itself stays the same object.
+        self.parts: list[str] = []
         self.length = 0
         self.lane: Lane | None = None
         self.sure = False
@@ -45,7 +46,7 @@ class TextLane:
 
     def value(self) -> str:
         """The whole text."""
-        parts = self._parts
+        parts = self.parts
         if len(parts) > 1:
             parts[:] = ["".join(parts)]
         return parts[0] if parts else ""
@@ -90,12 +91,18 @@ class TextLane:
             )
         return TextStep(len(known), whole[len(known) :], self.lane, self.sure, True)
 
+    def append(self, text: str) -> None:
+        """Take a delta, the lane being sure to be one of deltas.  Can not fail."""
+        if text:
+            self.parts.append(text)
+            self.length += len(text)
+
     def apply(self, step: TextStep) -> None:
         """Take the step.  Can not fail."""
         if step.start != self.length:
-            self._parts[:] = [self.value()[: step.start]]
+            self.parts[:] = [self.value()[: step.start]]
         if step.tail:
-            self._parts.append(step.tail)
+            self.parts.append(step.tail)
         self.length = step.start + len(step.tail)
         self.lane = step.lane
         self.sure = step.sure
@@ -121,7 +128,7 @@ class TextLane:
     def from_state(cls, state: dict[str, Any]) -> TextLane:
         """The inverse of :meth:`state`."""
         lane = cls()
-        lane._parts = [state["text"]] if state["text"] else []
+        lane.parts = [state["text"]] if state["text"] else []
         lane.length = len(state["text"])
         lane.lane = state["lane"]
         lane.sure = state["sure"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from .payload import parse_payload
 from .views import freeze, thaw
 
 if TYPE_CHECKING:
@@ -113,13 +114,21 @@ class Update(tuple[Any, ...]):
     @property
     def meta_info(self) -> Mapping[str, Any]:
         """This chunk's ``meta_info``: a read-only view, made when it is asked for."""
-        view: Mapping[str, Any] = freeze(self[10])
+        view: Mapping[str, Any] = freeze(_meta_of(self))
         return view
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Update):
+            return NotImplemented
+        return self[:10] == other[:10] and self[11:] == other[11:] and _meta_of(self) == _meta_of(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     __hash__ = None  # type: ignore[assignment]  # it holds a mapping
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Update, tuple(self)
+        return Update, (*self[:10], _meta_of(self), *self[11:])
 
     def __repr__(self) -> str:
         shown = [f"index={self.index}", f"start={self.start}", f"token_ids={_short(self.token_ids)}"]
@@ -130,6 +139,15 @@ class Update(tuple[Any, ...]):
         if self.finish_reason is not None:
             shown.append(f"finish_reason={self.finish_reason.type!r}")
         return f"Update({', '.join(shown)})"
+
+
+def _meta_of(update: Update) -> dict[str, Any]:
+    """``meta_info``, which updates of a run (``runs.py``) carry as the payload it stands in."""
+    meta: Any = update[10]
+    if type(meta) is bytes:
+        meta = parse_payload(meta)["meta_info"]
+    fields: dict[str, Any] = meta
+    return fields
 
 
 def _short(value: object) -> str:

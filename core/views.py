@@ -241,6 +241,8 @@ def copy_json(value: Any, *, field: str = "chunk") -> Any:
     element: object
     while todo:
         source, target, is_list, depth = todo.pop()
+        if type(source) in _FROZEN:
+            source = source._data
         if depth > MAX_DEPTH:
             raise PayloadError(f"{field} is nested more than {MAX_DEPTH} levels deep, or contains itself")
         if is_list:
@@ -269,13 +271,15 @@ def copy_json(value: Any, *, field: str = "chunk") -> Any:
     return root[0]
 
 
+_FROZEN = frozenset({FrozenDict, FrozenList})
+
 # What a reader of frozen data calls it.
 thaw = copy_json
 
 
 def _none_for_nan(values: array[float]) -> list[float | None]:
     listed: list[float | None] = values.tolist()  # type: ignore[assignment]
-    # A sum is NaN when any term is, and runs three times as fast as asking each: almost no logprob is null.
+    # A sum is NaN when any term is, and takes 0.4 of the time of asking each: almost no logprob is null.
     if isnan(sum(values)):
         return [None if isnan(value) else value for value in values]
     return listed

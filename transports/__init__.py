@@ -1,4 +1,27 @@
 """Thin carriers of bytes from one HTTP client into the core; each module needs its own extra, this one needs none.
 
-They own what the core must not know: sockets, timeouts, retries and cancellation.
+They own what the core must not know: sockets, timeouts, retries and cancellation.  ``httpx``, ``aiohttp`` and ``anyio``
+each have ``generate`` and ``collect``; ``testing`` is a server to try them on.
 """
+
+from __future__ import annotations
+
+from ._errors import TransportError
+from ._gather import StreamResult, gather
+from ._metrics import StreamMetrics
+from ._options import FoldOptions, GenerateOptions
+from ._stream import GenerateStream
+from ._sync_stream import SyncGenerateStream
+from ._update_stream import UpdateStream
+
+__all__ = [
+    "FoldOptions",
+    "GenerateOptions",
+    "GenerateStream",
+    "StreamMetrics",
+    "StreamResult",
+    "SyncGenerateStream",
+    "TransportError",
+    "UpdateStream",
+    "gather",
+]

@@ -72,8 +72,8 @@ def _finish(truth: dict[str, Any]) -> Finish:
         # The scheduler never finished it: it was retracted, and aborted in the queue.
         return Finish.queue_abort()
     # A validation abort runs with a prompt of one token.
-    how = "rejected" if "logprob_start_len" in reason.get("message", "") else "finished"
-    return Finish(how, reason)
+    rejected = "logprob_start_len" in reason.get("message", "")
+    return Finish("rejected" if rejected else "finished", reason)
 
 
 def _routing(truth: dict[str, Any], request: dict[str, Any]) -> Routing | None:

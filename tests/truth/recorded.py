@@ -1,7 +1,7 @@
 """The recorded bodies in ``tests/data``: what came over the wire, and what a correct client must hold at the end.
 
-``streams/`` are small bodies of all server versions, ``captures/`` bodies of the real SGLang 0.5.23 over a socket with a
-scripted scheduler.  Large captures are kept compressed.
+``streams/`` are small bodies of all server versions, ``captures/`` bodies of the real SGLang 0.5.23 over a socket with
+a scripted scheduler.  Large captures are kept compressed.
 """
 
 from __future__ import annotations

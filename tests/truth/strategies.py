@@ -3,13 +3,14 @@
 >>> @given(runs())
 ... def test(run): decode(run.body.data) must hold run.body.held
 
-A run never asks for what its server cannot do, and (unless ``lossy``) never loses ids that a slow reader would lose: what
-comes out of a run can be known exactly from its bytes.
+A run never asks for what its server cannot do, and (unless ``lossy``) never loses ids that a slow reader would lose:
+what comes out of a run can be known exactly from its bytes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import itertools
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import assume
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 FRAGMENTS = (
     "a", "Hello", " world", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\x00", "\x1f", "\x7f", '"', "\\", "\\u00e9", "</s>",
-    "é", "ß", "Я", "中", "文字", "日本語", "한국", "עברית", "😀", "👩‍👩‍👧", "🇫🇷", "\u2028", "\u2029", "\u0085", "\ufeff",
+    "é", "ß", "Я", "中", "文字", "日本語", "한국", "עברית", "😀", "👩‍👩‍👧",
+    "🇫🇷", "\u2028", "\u2029", "\u0085", "\ufeff",
     "\ufffd", "data: [DONE]\n\n", "e-07", "0", ",", "{", "]",
 )  # fmt: skip
 """Text that has broken a parser somewhere: line separators, quotes, characters of every length in UTF-8."""
@@ -56,7 +58,7 @@ class Run:
     profile: Profile
     schedule: Schedule
     listed: bool
-    body: Body
+    body: Body = field(repr=False)
 
 
 def logprobs() -> SearchStrategy[float | None]:
@@ -80,7 +82,7 @@ def pieces(draw: DrawFn, *, max_tokens: int = 12, broken: bool = True) -> tuple[
         data = data[:at] + draw(st.sampled_from((b"\xff", b"\x80", b"\xe2\x82", b"\xf0\x9f"))) + data[at + 1 :]
     places = draw(st.lists(st.integers(0, len(data)), max_size=max(max_tokens - 1, 0), unique=True))
     cuts = [0, *sorted(places), len(data)]
-    return tuple(data[start:end] for start, end in zip(cuts, cuts[1:], strict=False) if data)
+    return tuple(data[start:end] for start, end in itertools.pairwise(cuts) if data)
 
 
 @st.composite
@@ -175,7 +177,7 @@ def _ids(draw: DrawFn, text: tuple[bytes, ...], stop: int | None) -> tuple[int, 
 def _spans(draw: DrawFn, tokens: int) -> tuple[Span, ...]:
     cuts = sorted(draw(st.lists(st.integers(1, max(tokens - 1, 1)), max_size=2, unique=True))) if tokens > 1 else []
     edges = [0, *cuts, tokens]
-    return tuple(Span(f"v{i}", start, end) for i, (start, end) in enumerate(zip(edges, edges[1:], strict=False)))
+    return tuple(Span(f"v{i}", start, end) for i, (start, end) in enumerate(itertools.pairwise(edges)))
 
 
 def _alternatives(tokens: int, *, prompt: bool = False) -> SearchStrategy[tuple[Any, ...]]:
@@ -212,11 +214,11 @@ def _with_extras(draw: DrawFn, script: Script, profile: Profile) -> Script:
     wanted = draw(st.sets(st.sampled_from(("mask", "custom", "hidden", "top_p", "experts", "indexer")), max_size=3))
     if "mask" in wanted:
         mask = draw(st.lists(_id_row(), min_size=tokens, max_size=tokens).map(tuple))
-        values = draw(st.lists(st.floats(-9, 0, width=32), min_size=tokens, max_size=tokens).map(tuple))
-        script = replace(script, sampling_mask=mask, sampling_logprobs=values)
+        kept = draw(st.lists(st.floats(-9, 0, width=32), min_size=tokens, max_size=tokens).map(tuple))
+        script = replace(script, sampling_mask=mask, sampling_logprobs=kept)
     if "custom" in wanted and profile.custom in ("list", "snapshot"):
         values = draw(
-            st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=2)), min_size=tokens, max_size=tokens)
+            st.lists(st.one_of(st.none(), st.integers(-9, 9), st.sampled_from(("", "a\u2028"))), min_size=tokens, max_size=tokens)
         )
         script = replace(script, custom={"confidence": tuple(values)})
     if "hidden" in wanted:
@@ -242,7 +244,8 @@ def _id_row() -> SearchStrategy[tuple[int, ...]]:
 def sends(draw: DrawFn, script: Script) -> tuple[int, ...]:
     """How many tokens each scheduler output carries: ones, many at once, none.
 
-    An output whose tail may be the start of its stop string is withheld, as the server does (``output_streamer.accept``).
+    An output whose tail may be the start of its stop string is withheld, as the server does
+    (``output_streamer.accept``).
     """
     tokens = len(script.token_ids)
     if script.finish.how == "rejected":
@@ -301,7 +304,7 @@ def runs(
         drawn = [replace(script, rid=f"{script.rid}_{i}") for i, script in enumerate(drawn)]
     steps = [draw(sends(script)) for script in drawn]
     queued = [i for i, script in enumerate(drawn) if script.finish.how == "queued"]
-    listed = outputs > 1 or profile.family != "dynamo" and draw(st.integers(0, 4)) == 0
+    listed = outputs > 1 or (profile.family != "dynamo" and draw(st.integers(0, 4)) == 0)
     if profile.loses_ids and not lossy and any(script.logprobs is None for script in drawn):
         choices: list[int] = []
     else:

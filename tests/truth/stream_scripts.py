@@ -21,8 +21,8 @@ from ssefold.transports.testing.schedule import Schedule
 _LOGPROBS = (-0.11968021094799042, -0.0018215269083157182, -1.4996733665466309, -0.8204065561294556,
              -0.004454452078789473)  # fmt: skip
 _DETAILS = {"device": 4, "host": 0}
-_EXPERTS = (0, 1, 3, 4, 7, 8, 10, 11, 14, 15, 17, 18, 21, 22, 24, 25, 28, 29, 31, 32, 35, 36, 38, 39, 42, 43, 45, 46, 49,
-            50, 52, 53, 56, 57, 59, 60, 63, 0, 2, 3, 6, 7, 9, 10)  # fmt: skip
+_EXPERTS = (0, 1, 3, 4, 7, 8, 10, 11, 14, 15, 17, 18, 21, 22, 24, 25, 28, 29, 31, 32, 35, 36, 38, 39, 42, 43, 45, 46,
+            49, 50, 52, 53, 56, 57, 59, 60, 63, 0, 2, 3, 6, 7, 9, 10)  # fmt: skip
 _MASK = ((101, 205), (102,), (103, 310, 311), (104,), (2, 9))
 
 HELLO = Script(
@@ -182,9 +182,9 @@ def cases() -> list[Case]:
 
 
 _REJECTION = {
-    "message": "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of "
-    "9007 tokens: 7 tokens from the input messages and 9000 tokens for the completion. Please reduce the number of tokens "
-    "in the input messages or the completion to fit within the limit.",
+    "message": "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total "
+    "of 9007 tokens: 7 tokens from the input messages and 9000 tokens for the completion. Please reduce the number of "
+    "tokens in the input messages or the completion to fit within the limit.",
     "type": "invalid_request_error",
     "code": 400,
     "retryable": False,

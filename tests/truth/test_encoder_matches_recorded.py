@@ -10,7 +10,7 @@ import pytest
 
 from ssefold.transports.testing import encode, nonstream
 from ssefold.transports.testing.nonstream import response_bytes
-from tests.truth import recorded, rebuild, stream_scripts
+from tests.truth import rebuild, recorded, stream_scripts
 from tests.truth.vocabulary import vocabulary
 
 STREAMS = {one.name: one for one in recorded.streams()}

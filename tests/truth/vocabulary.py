@@ -7,6 +7,7 @@ text between them says what it is.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -57,7 +58,7 @@ def _equations(one: Recorded) -> Iterator[tuple[list[int], bytes]]:
             count = meta["completion_tokens"]
             if meta["finish_reason"] is None and _is_plain(ids[count - 1]):
                 moments.append((count, len(text)))
-        for (start, text_start), (end, text_end) in zip(moments, moments[1:], strict=False):
+        for (start, text_start), (end, text_end) in itertools.pairwise(moments):
             yield ids[start:end], text[text_start:text_end].encode()
 
 

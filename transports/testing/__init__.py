@@ -6,14 +6,17 @@ A :class:`Script` says what was generated, a :class:`Profile` which server wrote
 """
 
 from .asked import Asked, Request, read_request
-from .encode import KEEP_ALIVE, Body, Sent, encode
+from .body import KEEP_ALIVE, Body, Sent
+from .encode import encode
 from .engine import Counters
 from .fake import FakeSGLang, Seen
 from .fault import NO_FAULT, Fault
 from .held import Held, finite
 from .model import GreedyModel, Model, ScriptedModel
 from .nonstream import HTTPFailureError, nonstream
+from .outputs import Output, output_of
 from .profiles import CUMULATIVE, INCREMENTAL, PROFILES, Profile, sglang
+from .router import FakeRouter
 from .schedule import Schedule, choose, eager, interval_sends, late
 from .script import Finish, Routing, Script, Span
 from .trim import head, tail
@@ -29,6 +32,7 @@ __all__ = [
     "Asked",
     "Body",
     "Counters",
+    "FakeRouter",
     "FakeSGLang",
     "Fault",
     "Finish",
@@ -36,6 +40,7 @@ __all__ = [
     "HTTPFailureError",
     "Held",
     "Model",
+    "Output",
     "Profile",
     "Request",
     "Routing",
@@ -54,6 +59,7 @@ __all__ = [
     "interval_sends",
     "late",
     "nonstream",
+    "output_of",
     "read_request",
     "sglang",
     "tail",

@@ -2,8 +2,8 @@
 
 The rules are ``GenerateReqInput.normalize_batch_and_arguments`` and ``_handle_batch_request``: a list of prompts or
 ``n > 1`` makes the answer list-shaped; sample ``k`` of prompt ``i`` is output ``i*n + k``; a batch with one string rid
-gets ``rid_0``, ``rid_1``; with ``n > 1`` every sample gets a new id, whatever rid was sent.  This module knows nothing of
-what is generated.
+gets ``rid_0``, ``rid_1``; with ``n > 1`` every sample gets a new id, whatever rid was sent.  This module knows nothing
+of what is generated.
 """
 
 from __future__ import annotations

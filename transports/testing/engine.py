@@ -38,8 +38,8 @@ class Counters:
     :ivar requests: ``/generate`` calls; :ivar outputs: what they asked for, ``n`` samples and batches counted singly.
     :ivar tokens: decoded in all; :ivar bytes_sent: of ``/generate`` bodies.
     :ivar running: outputs that are being decoded or wait for it, :ivar orphans: those among them whose client has gone.
-    :ivar finished: outputs that ended by themselves, :ivar aborted: that were stopped, :ivar orphaned: that were decoded
-        to their end although their client had gone.
+    :ivar finished: outputs that ended by themselves, :ivar aborted: that were stopped, :ivar orphaned: that were
+        decoded to their end although their client had gone.
     :ivar disconnects: requests whose client went before the end; :ivar abort_requests: ``/abort_request`` calls.
     :ivar connections: sockets open now; :ivar accepted: connections so far.
     """
@@ -204,7 +204,7 @@ class Engine:
             self._known.pop(job.rid, None)
 
     def client_gone(self, jobs: Iterable[Job]) -> None:
-        """The client closed the connection before the end (``create_abort_task``, ``_release_req_states_on_failure``)."""
+        """The client went before the end (``create_abort_task``, ``_release_req_states_on_failure``)."""
         self.counters.disconnects += 1
         for job in jobs:
             if job.ended:

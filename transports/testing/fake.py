@@ -13,24 +13,24 @@ decoding where a test wants it, and ``wait_until`` sees what the server has done
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .engine import Counters, Engine
 from .fault import NO_FAULT, Fault
-from .http1 import ClosedError, Connection, HTTPRequest
 from .model import GreedyModel, Model
 from .profiles import CUMULATIVE, PROFILES, Profile
+from .server import LoopbackServer
 from .service import GenerateService
 
 if TYPE_CHECKING:
     import ssl
 
+    from .http1 import Connection, HTTPRequest
     from .script import Script
 
 
@@ -48,7 +48,7 @@ class Seen:
     json: Any
 
 
-class FakeSGLang:
+class FakeSGLang(LoopbackServer):
     """The server; entering the block starts it, leaving it stops it and closes every socket.
 
     :param model: what it generates: any function from :class:`Asked` to :class:`Script`.
@@ -78,20 +78,14 @@ class FakeSGLang:
         frees_on_disconnect: bool | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(ssl_context)
         self.profile = PROFILES[profile] if isinstance(profile, str) else profile
         self.seen: list[Seen] = []
         self._model = GreedyModel() if model is None else model
         self._interval = interval
         self._fault = fault
         self._next_faults: deque[Fault] = deque()
-        self._ssl = ssl_context
         self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._errors: list[BaseException] = []
-        self._started = threading.Event()
-        self._port = 0
         if frees_on_disconnect is None:
             frees_on_disconnect = not (0, 5, 18) <= self.profile.version < (0, 5, 20)
         self._engine = Engine(
@@ -104,45 +98,6 @@ class FakeSGLang:
         self._service = GenerateService(
             self._engine, self._model, self.profile, interval=interval, context_length=context_length
         )
-
-    # ---- life
-
-    def __enter__(self) -> FakeSGLang:
-        self.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start serving; returns when the port is open."""
-        if self._thread is not None:
-            raise RuntimeError("this server was started before; make another")
-        self._thread = threading.Thread(target=self._run, name="FakeSGLang", daemon=True)
-        self._thread.start()
-        self._started.wait()
-        self._raise_error()
-
-    def stop(self) -> None:
-        """Cut all connections and end the thread.
-
-        :raises Exception: what went wrong inside the server itself, the model included.
-        """
-        if self._thread is None or self._loop is None or self._stopping is None:
-            return
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join()
-        self._raise_error()
-
-    def _raise_error(self) -> None:
-        if self._errors:
-            raise self._errors.pop(0)
-
-    @property
-    def url(self) -> str:
-        """Scheme, host and port, without a path."""
-        return f"{'https' if self._ssl else 'http'}://127.0.0.1:{self._port}"
 
     # ---- for tests
 
@@ -157,11 +112,11 @@ class FakeSGLang:
 
     def hold(self, *, after: int = 0) -> None:
         """Decode no output beyond ``after`` tokens, until :meth:`release`; 0 keeps requests in the waiting queue."""
-        self._call(lambda: self._engine.hold(after))
+        self.call(lambda: self._engine.hold(after))
 
     def release(self) -> None:
         """Go on decoding."""
-        self._call(self._engine.release)
+        self.call(self._engine.release)
 
     def wait_until(self, condition: Callable[[Counters], bool], *, timeout: float = 30.0) -> None:
         """Block until the account satisfies the condition; call it from a worker thread in asynchronous tests.
@@ -180,76 +135,33 @@ class FakeSGLang:
         """The JSON that the same payload gives with ``stream: false``."""
         return self._service.response(payload)
 
-    # ---- the thread
-
-    def _call(self, function: Callable[[], None]) -> None:
-        if self._loop is None:
-            raise RuntimeError("the server is not running")
-        done = threading.Event()
-
-        def run() -> None:
-            function()
-            done.set()
-
-        self._loop.call_soon_threadsafe(run)
-        done.wait()
+    # ---- the server's side
 
     def _changed(self) -> None:
         with self._condition:
             self._condition.notify_all()
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001  # raised by `start` or `stop`
-            self._errors.append(error)
-        finally:
-            self._started.set()
+    def opened(self) -> None:
+        """See :class:`LoopbackServer`."""
+        self.counters.connections += 1
+        self.counters.accepted += 1
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
-        handlers: set[asyncio.Task[Any]] = set()
+    def closed(self) -> None:
+        """See :class:`LoopbackServer`."""
+        self.counters.connections -= 1
+        self._changed()
 
-        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            if task is not None:
-                handlers.add(task)
-            self.counters.connections += 1
-            self.counters.accepted += 1
-            connection = Connection(reader, writer)
-            try:
-                await self._serve_connection(connection)
-            except asyncio.CancelledError:
-                connection.reset()  # the server stops
-            except Exception as error:  # noqa: BLE001  # raised by `stop`, where somebody sees it
-                self._errors.append(error)
-            finally:
-                await connection.close()
-                self.counters.connections -= 1
-                if task is not None:
-                    handlers.discard(task)
-                self._changed()
-
-        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=self._ssl, backlog=1024)
-        self._port = server.sockets[0].getsockname()[1]
-        self._started.set()
-        await self._stopping.wait()
-        server.close()
+    async def shut_down(self) -> None:
+        """See :class:`LoopbackServer`."""
         await self._engine.stop()
-        for task in list(handlers):
-            task.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
 
     # ---- requests
 
-    async def _serve_connection(self, connection: Connection) -> None:
-        try:
-            while (request := await connection.next_request()) is not None:
-                if not await self._answer(connection, request) or not request.keep_alive:
-                    return
-        except ClosedError:
-            return
+    async def serve(self, connection: Connection) -> None:
+        """See :class:`LoopbackServer`."""
+        while (request := await connection.next_request()) is not None:
+            if not await self._answer(connection, request) or not request.keep_alive:
+                return
 
     async def _answer(self, connection: Connection, request: HTTPRequest) -> bool:
         """Answer; False closes the connection."""
@@ -292,7 +204,7 @@ class FakeSGLang:
         return True
 
 
-_ROUTES: Mapping[tuple[str, str], Callable[[FakeSGLang, Connection, Any], Any]] = {
+_ROUTES: Mapping[tuple[str, str], Callable[[FakeSGLang, Connection, Any], Awaitable[bool]]] = {
     ("POST", "/generate"): FakeSGLang._generate,
     ("POST", "/abort_request"): FakeSGLang._abort_request,
     ("GET", "/server_info"): FakeSGLang._server_info,

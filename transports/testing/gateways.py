@@ -118,12 +118,7 @@ class RustOutput:
         return chunk
 
     def _entry(self, logprob: float | None, token_id: int) -> list[Any]:
-        if not self._script.text_in_logprobs:
-            return [logprob, token_id, None]
-        if token_id in self._script.token_ids:
-            piece = self._script.pieces[self._script.token_ids.index(token_id)]
-            return [logprob, token_id, piece.decode("utf-8", "replace")]
-        return [logprob, token_id, self._script.vocabulary.get(token_id, "?")]
+        return [logprob, token_id, self._script.text_of(token_id) if self._script.text_in_logprobs else None]
 
     def _row(self, entries: Alternatives) -> list[Any] | None:
         return [self._entry(*entry) for entry in entries] if entries else None

@@ -6,7 +6,7 @@ This module knows scripts and counts; it does not look at bytes, and no decoder 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Held:
     :ivar lost: tokens were generated whose ids never came and never will: a client must not pretend otherwise.
     """
 
-    script: Script
+    script: Script = field(repr=False)
     tokens: int = 0
     counted: int = 0
     rows: int = 0

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 _MAX_HEAD = 2**16
 _READ = 2**16
 _REASONS = {
-    200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed", 429: "Too Many Requests",
-    500: "Internal Server Error", 503: "Service Unavailable",
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error",
+    503: "Service Unavailable",
 }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ class Connection:
     def reset(self) -> None:
         """Cut the connection by a reset."""
         sock = self._writer.get_extra_info("socket")
-        if sock is not None:
+        if sock is not None and sock.fileno() >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 

@@ -1,8 +1,8 @@
 """What the same request gives with ``stream: false``.
 
 The terminal chunk of a cumulative stream, delivered first, without ``index``; a JSON list where the request was
-list-shaped or had ``n > 1`` (``tokenizer_manager._collect_batch_responses``).  The scheduler still sends in steps, of 50
-tokens, which only the text of broken UTF-8 and ``customized_info`` up to 0.5.12 can show.
+list-shaped or had ``n > 1`` (``tokenizer_manager._collect_batch_responses``).  The scheduler still sends in steps, of
+50 tokens, which only the text of broken UTF-8 and ``customized_info`` up to 0.5.12 can show.
 """
 
 from __future__ import annotations

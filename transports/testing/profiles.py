@@ -2,8 +2,8 @@
 
 A :class:`Profile` is a server version with its start flags, and answers what that server does: which lanes are deltas,
 which keys exist, what an abort looks like.  "since X" is the first wheel that has it; the facts come from
-``sglang/srt/managers/tokenizer_manager.py`` unless said otherwise.  How chunks are made of these answers is the matter of
-``manager.py`` (SGLang itself) and ``gateways.py`` (what stands in front of it or replaces it).
+``sglang/srt/managers/tokenizer_manager.py`` unless said otherwise.  How chunks are made of these answers is the matter
+of ``manager.py`` (SGLang itself) and ``gateways.py`` (what stands in front of it or replaces it).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Profile:
 
     @property
     def custom(self) -> Literal["absent", "snapshot", "delta", "list"]:
-        """``customized_info``: the scheduler's whole list (0.5.8), its newest part (0.5.9 to 0.5.12), or accumulated."""
+        """``customized_info``: whole lists of the scheduler (0.5.8), new parts (to 0.5.12), accumulated."""
         if self.version < (0, 5, 8):
             return "absent"
         if self.version < (0, 5, 9):
@@ -130,6 +130,11 @@ class Profile:
     def prompt_token_ids(self) -> bool:
         """``return_prompt_token_ids`` (since 0.5.13)."""
         return self.version >= (0, 5, 13)
+
+    @property
+    def null_hidden_states(self) -> bool:
+        """``hidden_states`` is ``null`` where there are none yet (before 0.5.13)."""
+        return self.version < (0, 5, 13)
 
     @property
     def modal_tokens(self) -> bool:

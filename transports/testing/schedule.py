@@ -1,8 +1,8 @@
 """When things happen inside the server: what the scheduler sends, when the HTTP side takes it, when it is written.
 
-A :class:`Schedule` is a list of moments.  Between the moment a chunk is taken and the moment it is written the scheduler
-may go on (in a batch other outputs are written first), and between two takes it may send several times (a slow reader).
-This module knows nothing of contents.
+A :class:`Schedule` is a list of moments.  Between the moment a chunk is taken and the moment it is written the
+scheduler may go on (in a batch other outputs are written first), and between two takes it may send several times (a
+slow reader).  This module knows nothing of contents.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def late(sends: Sequence[Sequence[int]], aborts: Iterable[int] = (), *, after: i
         for step in range(len(part) + (output in aborting)):
             moments.append(("send", output))
             if step < after:
-                moments += [("take", output), ("write", output)]
+                moments.extend((("take", output), ("write", output)))
         if len(part) + (output in aborting) > after:
-            moments += [("take", output), ("write", output)]
+            moments.extend((("take", output), ("write", output)))
     return Schedule(tuple(tuple(part) for part in sends), tuple(moments))
 
 
@@ -62,8 +62,8 @@ def choose(
     their number) picks one.
 
     :param aborts: the outputs that end by a queue abort.
-    :param live: let the scheduler go on between take and write, as it can in a batch; a request of its own is written as
-        soon as it is taken.
+    :param live: let the scheduler go on between take and write, as it can in a batch; a request of its own is written
+        as soon as it is taken.
     """
     aborting = frozenset(aborts)
     remaining = [len(part) + (output in aborting) for output, part in enumerate(sends)]
@@ -75,9 +75,9 @@ def choose(
     while True:
         possible: list[Moment] = [("write", output) for output, is_taken in enumerate(taken) if is_taken]
         if live or not possible:
-            possible += [("take", i) for i, count in enumerate(waiting) if count and not taken[i]]
+            possible.extend(("take", i) for i, count in enumerate(waiting) if count and not taken[i])
             order = [*range(turn, len(sends)), *range(turn)]
-            possible += [("send", i) for i in order if remaining[i]]
+            possible.extend(("send", i) for i in order if remaining[i])
         if not possible:
             break
         moment = possible[next(chosen, 0) % len(possible)]
@@ -98,8 +98,8 @@ def choose(
 def interval_sends(tokens: int, interval: int, *, first_at_once: bool = True) -> tuple[int, ...]:
     """How a server with this ``stream_interval`` sends so many tokens that come one by one.
 
-    Up to 0.5.21 a chunk leaves when the number of tokens is 1 modulo the interval, later at the first token and whenever
-    ``interval`` are unsent: the same numbers (``output_streamer.accept``).
+    Up to 0.5.21 a chunk leaves when the number of tokens is 1 modulo the interval, later at the first token and
+    whenever ``interval`` are unsent: the same numbers (``output_streamer.accept``).
 
     :param first_at_once: the first token is sent alone.
     """

@@ -123,7 +123,7 @@ class Script:
     :ivar logprobs: None when ``return_logprob`` was not asked for; an entry of None or not finite is ``null``.
     :ivar extra_rows: (logprob, id) rows beyond the ids: the one row of ``max_new_tokens=0``, or what speculative
         decoding leaves over (not cut before 0.5.10).
-    :ivar top_logprobs: ``top_logprobs_num`` > 0; :ivar:`input_top_logprobs` then starts with None.
+    :ivar top_logprobs: ``top_logprobs_num`` > 0; ``input_top_logprobs`` then start with None.
     :ivar ids_logprobs: ``token_ids_logprob`` was set.
     :ivar input_logprobs: (logprob, id) from ``logprob_start_len`` on; the first logprob is None.
     :ivar text_in_logprobs: ``return_text_in_logprobs``.
@@ -206,3 +206,11 @@ class Script:
             return self.weight_version
         newest = max(tokens - 1, 0)
         return next((span.version for span in self.spans if span.start <= newest < span.end), self.spans[-1].version)
+
+    def text_of(self, token_id: int, position: int | None = None) -> str:
+        """What a token decodes to by itself; ``position`` says which of the generated ones it is."""
+        if position is None:
+            if token_id not in self.token_ids:
+                return self.vocabulary.get(token_id, "?")
+            position = self.token_ids.index(token_id)
+        return self.pieces[position].decode("utf-8", "replace")

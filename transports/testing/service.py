@@ -1,8 +1,8 @@
 """One ``/generate`` request of a fake server, from its payload to the last byte of its answer.
 
-Between the engine, which decodes, and the wire, which carries: outputs' chunks are taken as they come, numbered where the
-request was list-shaped, and written.  The client going away, the server failing and the faults' other ends come together
-here.
+Between the engine, which decodes, and the wire, which carries: outputs' chunks are taken as they come, numbered where
+the request was list-shaped, and written.  The client going away, the server failing and the faults' other ends come
+together here.
 """
 
 from __future__ import annotations
@@ -210,8 +210,12 @@ async def _either(job: Job, watch: asyncio.Future[None]) -> None:
     job.on_chunk = ready.set
     if job.pending or job.ended:
         return
-    waiter = asyncio.ensure_future(ready.wait())
+    waiter = asyncio.ensure_future(_wait(ready))
     try:
         await asyncio.wait([waiter, watch], return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiter.cancel()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()

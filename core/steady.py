@@ -1,0 +1,146 @@
+"""The short way for the chunk that almost every event of an incremental stream is.
+
+Once a stream has settled (every lane a delta, the same keys as before, nothing that ends or replays), its chunks differ
+in one or a few tokens only.  This checks exactly that, and then does what ``fold.py`` and the commit would do; anything
+else is None, and takes the long way.  An addition to the rules, never another set of them: the tests hold both ways
+against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .chunk import NOTHING_SKIPPED, Chunk
+from .errors import PayloadError
+from .lanes import INCREMENTAL
+from .rows import parse_rows
+from .state import OutputState
+from .tokens import parse_ids
+from .update import Update
+
+_CHUNK_KEYS = frozenset({"text", "output_ids", "meta_info", "index"})
+_new = tuple.__new__
+
+
+def steady_keys(state: OutputState, chunk: Chunk) -> tuple[str, ...] | None:
+    """The keys of ``meta_info`` that the next chunk must have to go the short way; None if it must not."""
+    if (
+        chunk.finish is not None
+        or chunk.skips is not NOTHING_SKIPPED
+        or state.ids_lane != INCREMENTAL
+        or state.extras
+        or not (state.text.sure and state.text.lane == INCREMENTAL)
+        or state.text.missing
+        or not chunk.top.keys() <= _CHUNK_KEYS
+    ):
+        return None
+    if state.rows_sent:
+        if state.rows_lane != INCREMENTAL or chunk.rows is None or chunk.rows_total is None:
+            return None
+        if state.row_texts is not None or state.row_width != 3 or len(state.logprobs) != len(state.token_ids):
+            return None
+    elif chunk.rows is not None or chunk.rows_total is not None:
+        return None
+    for name, value in chunk.meta.items():
+        if type(value) is list and name not in ("output_token_logprobs", "input_token_logprobs"):
+            return None
+        if name in _NEVER:
+            return None
+    return tuple(chunk.meta)
+
+
+#: With one of these in every chunk there is more to do.
+_NEVER = frozenset(
+    {
+        "routed_experts",
+        "indexer_topk",
+        "top_p_token_ids",
+        "top_p_token_offsets",
+        "top_p_kept_token_ids",
+        "top_p_kept_token_offsets",
+        "hidden_states",
+        "input_top_logprobs",
+        "input_token_ids_logprobs",
+        "beam_results",
+    }
+)
+
+
+def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
+    """Fold a chunk of a settled stream; None, with nothing changed, if it is anything else.
+
+    ``data`` must have no keys but text, output_ids, meta_info and the output's own index, and becomes ours.
+    """
+    meta = data.get("meta_info")
+    if type(meta) is not dict:
+        return None
+    try:
+        if tuple(meta) != state.steady or meta["finish_reason"] is not None:
+            return None
+        ids = data["output_ids"]
+        text = data["text"]
+        rows = meta["output_token_logprobs"]
+        token_ids = state.token_ids
+        start = len(token_ids)
+        total = start + 1
+        count = meta["completion_tokens"]
+        if count != total or len(rows) != 1:
+            return _fold_some(state, data, meta)
+        logprob, token_id, row_text = rows[0]
+        if (
+            meta["output_token_logprobs_length"] != total
+            or ids != [token_id]
+            or type(token_id) is not int
+            or type(logprob) is not float
+            or type(text) is not str
+            or row_text is not None
+            or type(count) is not int
+            or logprob - logprob != 0.0
+            or token_id < 0
+            or meta["input_token_logprobs"] is None
+        ):
+            return None
+        token_ids.append(token_id)  # the one call that can refuse, before anything has changed
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None if "output_token_logprobs" in meta else _fold_some(state, data, meta)
+    state.logprobs.append(logprob)
+    lane = state.text
+    text_start = lane.length
+    lane.parts.append(text)
+    lane.length = text_start + len(text)
+    state.late_meta = meta
+    return _new(
+        Update, (state.index, start, False, (token_id,), (logprob,), text, text_start, None, None, None, meta, None)
+    )
+
+
+def _fold_some(state: OutputState, data: dict[str, Any], meta: dict[str, Any]) -> Update | None:
+    """The same for a chunk of none or several tokens, or without rows."""
+    ids, text, count = data.get("output_ids"), data.get("text"), meta.get("completion_tokens")
+    start = len(state.token_ids)
+    if type(text) is not str or type(ids) is not list or type(count) is not int or count != start + len(ids):
+        return None
+    try:
+        new_ids = parse_ids(ids, start)
+        logprobs: tuple[float | None, ...] = ()
+        if state.rows_sent:
+            rows, length = meta.get("output_token_logprobs"), meta.get("output_token_logprobs_length")
+            if type(rows) is not list or type(length) is not int or length != count:
+                return None
+            if "input_token_logprobs" in meta and meta["input_token_logprobs"] is None:
+                return None
+            parsed = parse_rows(rows, start)
+            if parsed.texts is not None or parsed.ids != new_ids or parsed.width != 3:
+                return None
+            logprobs = tuple(None if value != value else value for value in parsed.logprobs)
+            state.logprobs.extend(parsed.logprobs)
+    except PayloadError:
+        return None
+    state.token_ids.extend(new_ids)
+    text_start = state.text.length
+    state.text.append(text)
+    state.late_meta = meta
+    return _new(
+        Update,
+        (state.index, start, False, tuple(new_ids), logprobs, text, text_start, None, None, None, meta, None),
+    )

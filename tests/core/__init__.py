@@ -1,0 +1,1 @@
+"""Tests of the core's parts, each on its own."""

@@ -1,0 +1,163 @@
+"""Updates applied by hand, the way a caller without an accumulator does it, and whole bodies decoded in any reads.
+
+Everything here is the least that the public documentation lets a caller rely on; nothing looks inside the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ssefold import (
+    Accumulator,
+    FinishReason,
+    GenerateDecoder,
+    ReplayArray,
+    StreamError,
+    TopPReplay,
+    Update,
+)
+
+ALIGNED = (
+    "output_token_logprobs",
+    "output_top_logprobs",
+    "output_token_ids_logprobs",
+    "output_token_sampling_mask",
+    "output_token_sampling_logprobs",
+)
+"""Lists of ``meta_info`` that hold one entry per token and come with an update as their new part only."""
+
+
+@dataclass
+class Sample:
+    """One output as a caller keeps it who applies updates as the docstring of ``Update`` says."""
+
+    token_ids: list[int] = field(default_factory=list[int])
+    logprobs: list[float | None] = field(default_factory=list["float | None"])
+    text: str = ""
+    finish_reason: FinishReason | None = None
+    top_p: TopPReplay | None = None
+    routed_experts: ReplayArray | None = None
+    indexer_topk: ReplayArray | None = None
+    aligned: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+
+    def apply(self, update: Update) -> None:
+        """Take one update; every claim it makes about its place must hold."""
+        assert self.finish_reason is None or not (update.token_ids or update.text or update.finish_reason)
+        if update.replace:
+            self.token_ids, self.logprobs, self.text, self.top_p, self.aligned = [], [], "", None, {}
+        assert update.start == len(self.token_ids)
+        assert update.text_start <= len(self.text)
+        assert update.text is not None or update.text_start == len(self.text)
+        self.token_ids.extend(update.token_ids)
+        self.logprobs.extend(update.logprobs)
+        if update.text is not None:
+            self.text = self.text[: update.text_start] + update.text
+        if update.finish_reason is not None:
+            self.finish_reason = update.finish_reason
+        if update.top_p is not None:
+            self.top_p = update.top_p if self.top_p is None else self.top_p.concat(update.top_p)
+        self.routed_experts = update.routed_experts or self.routed_experts
+        self.indexer_topk = update.indexer_topk or self.indexer_topk
+        for name in ALIGNED:
+            values = update.meta_info.get(name)
+            if values is not None:
+                self.aligned.setdefault(name, []).extend(values.copy())
+
+    def agrees_with(self, output: Accumulator) -> None:
+        """Assert that this is what the accumulator holds, bit for bit."""
+        assert self.token_ids == list(output.token_ids)
+        assert exact(self.logprobs) == exact(output.logprobs)
+        assert self.text == output.text()
+        assert self.finish_reason == output.finish_reason
+        assert self.top_p == output.top_p
+        assert self.routed_experts == output.routed_experts
+        assert self.indexer_topk == output.indexer_topk
+        meta = output.native_response()["meta_info"]
+        for name in ALIGNED:
+            assert exact(self.aligned.get(name) or []) == exact(meta.get(name) or []), name
+
+
+@dataclass
+class Folded:
+    """What came of one body.
+
+    :ivar error: what ``feed`` or ``close`` raised, or None.
+    """
+
+    decoder: GenerateDecoder
+    updates: list[Update]
+    error: StreamError | None
+
+    @property
+    def outputs(self) -> Mapping[int, Accumulator]:
+        return self.decoder.outputs
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Everything that a caller can see, in a form that tells 0.0 from -0.0."""
+        return {
+            "updates": self.updates,
+            "exact": [exact((update.logprobs, update.meta_info)) for update in self.updates],
+            "outputs": self.decoder.snapshots(),
+            "lanes": {index: dict(output.lanes) for index, output in self.outputs.items()},
+            "error": None if self.error is None else (type(self.error), str(self.error), dict(self.error.partial)),
+            "done": self.decoder.done,
+            "skipped": self.decoder.skipped,
+        }
+
+    def samples(self) -> dict[int, Sample]:
+        """The updates applied by hand."""
+        samples: dict[int, Sample] = {}
+        for update in self.updates:
+            samples.setdefault(update.index, Sample()).apply(update)
+        return samples
+
+    def agrees_with_updates(self) -> None:
+        """Assert that folding the updates by hand gives the outputs."""
+        samples = self.samples()
+        for index, output in self.outputs.items():
+            samples.get(index, Sample()).agrees_with(output)
+        assert set(samples) <= set(self.outputs)
+
+
+def fold(reads: Iterable[bytes], **options: Any) -> Folded:
+    """Decode a body to its end, also behind a failure, as a transport that drains the socket does."""
+    decoder = GenerateDecoder(**options)
+    updates: list[Update] = []
+    failure: StreamError | None = None
+    for read in reads:
+        try:
+            updates += decoder.feed(read)
+        except StreamError as error:
+            assert failure is None or error is failure, "one failure, raised again and again"
+            failure = error
+        assert failure is None or decoder.error is failure
+    try:
+        decoder.close()
+    except StreamError as error:
+        assert failure is None or error is failure
+        failure = error
+    assert decoder.error is failure
+    return Folded(decoder, updates, failure)
+
+
+def exact(value: Any) -> str:
+    """A form in which 0.0 and -0.0, 1 and 1.0 and True are different."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name!r}:{exact(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        return repr(value)
+    return "[" + ",".join(map(exact, value)) + "]"
+
+
+def cut(data: bytes, *places: int) -> list[bytes]:
+    """``data`` in reads that end at these places."""
+    edges = [0, *sorted(places), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+def each_byte(data: bytes) -> list[bytes]:
+    """One byte at a time."""
+    return [data[at : at + 1] for at in range(len(data))]

@@ -1,0 +1,1 @@
+"""Every client stack against real servers on loopback."""

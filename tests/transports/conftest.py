@@ -1,0 +1,72 @@
+"""Fixtures of the transports' tests: the stacks, servers, and time that does not pass."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from ssefold.transports import _stream, _sync_stream
+from ssefold.transports.testing import FakeSGLang
+from tests.transports.stacks import ALL_STACKS, SERVERS, Stack, requires
+
+
+@pytest.fixture(params=ALL_STACKS, ids=repr)
+def stack(request: pytest.FixtureRequest) -> Stack:
+    """Every client stack."""
+    requires(request.param)
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[stack for stack in ALL_STACKS if not stack.is_sync], ids=repr)
+def async_stack(request: pytest.FixtureRequest) -> Stack:
+    """Every stack that can be cancelled."""
+    requires(request.param)
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FakeSGLang]]:
+    """Starts fake servers, and stops them after the test."""
+    with ExitStack() as running:
+
+        def start(*args: Any, **kwargs: Any) -> FakeSGLang:
+            server = running.enter_context(FakeSGLang(*args, **kwargs))
+            SERVERS.append(server)
+            running.callback(SERVERS.remove, server)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def server(serve: Callable[..., FakeSGLang]) -> FakeSGLang:
+    """A fake server without faults."""
+    return serve()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _garbage_of_today() -> None:
+    """Collections look at what tests leave, not at the libraries that were imported before them."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts follow each other at once."""
+
+    def backoff(attempt: int) -> float:
+        return 0.0
+
+    monkeypatch.setattr(_stream, "backoff", backoff)
+    monkeypatch.setattr(_sync_stream, "backoff", backoff)
+
+
+@pytest.fixture
+def events() -> list[tuple[str, dict[str, Any]]]:
+    """Where an ``on_event`` hook of a test may write."""
+    return []

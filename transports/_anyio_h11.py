@@ -1,0 +1,179 @@
+"""HTTP/1.1 over an anyio socket: one connection, one request, one response."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import h11
+
+from ._abort import BODY_SIZE
+from ._answer import Head
+from ._anyio_decode import RECEIVE
+from ._errors import TransportError
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
+    from ._request import PreparedRequest
+
+_BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+
+
+class Dialer:
+    """See :class:`._exchange.Client`: dials a connection for every request.
+
+    :raises ValueError: the url is not http or https.
+    """
+
+    def __init__(self, url: str, ssl_context: ssl.SSLContext | None) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError(f"the url must be absolute, http or https, found {url!r}")
+        self._ssl_context = ssl_context
+
+    def exchange(self, idle_timeout: float | None) -> HTTPExchange:
+        """See :class:`._exchange.Client`."""
+        return HTTPExchange(self._ssl_context, idle_timeout)
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        timeout: float,  # noqa: ASYNC109  # the caller's scope bounds the whole; this bounds each wait
+        patience: float,
+    ) -> tuple[int, bytes]:
+        """See :class:`._exchange.Client`; there is no pool to be patient with."""
+        exchange = HTTPExchange(self._ssl_context, timeout)
+        answer = b""
+        try:
+            head = await exchange.send(method, url, body, headers)
+            while len(answer) < BODY_SIZE and (data := await exchange.read()):
+                answer += data
+        finally:
+            await exchange.close()
+        return head.status, answer
+
+
+class HTTPExchange:
+    """See :class:`._exchange.Exchange`."""
+
+    fragile = False  # a read waits for the socket alone
+
+    def __init__(self, ssl_context: ssl.SSLContext | None, idle_timeout: float | None) -> None:
+        self._ssl_context = ssl_context
+        self._idle_timeout = idle_timeout
+        self._stream: ByteStream | None = None
+        self._protocol = h11.Connection(h11.CLIENT)
+        self._failure: TransportError | None = None
+        self._place = ""
+
+    async def open(self, request: PreparedRequest) -> Head:
+        """See :class:`._exchange.Exchange`."""
+        return await self.send("POST", request.url, request.body, request.headers)
+
+    async def send(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Head:
+        """Dial, send the request, and read the head of the response."""
+        parts = urlsplit(url)
+        is_tls = parts.scheme == "https"
+        host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
+        self._place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        data = self._request_bytes(method, parts.netloc, _target(parts.path, parts.query), body, headers)
+        try:
+            with anyio.fail_after(self._idle_timeout):
+                self._stream = await self._dial(host, port, is_tls=is_tls)
+        except TimeoutError as error:
+            raise self._error("no connection to", f"idle_timeout={self._idle_timeout} s went by", True) from error
+        except (*_BROKEN, ssl.SSLError) as error:
+            raise self._error("no connection to", error, True) from error
+        try:
+            with anyio.fail_after(self._idle_timeout):
+                await self._stream.send(data)
+            while not isinstance(event := await self._next_event(), h11.Response):
+                if isinstance(event, h11.ConnectionClosed):
+                    raise self._error("no answer from", "it closed the connection", True)
+        except TimeoutError as error:
+            raise self._error("no answer from", f"idle_timeout={self._idle_timeout} s went by", False) from error
+        except (*_BROKEN, h11.RemoteProtocolError) as error:
+            raise self._error("no answer from", error, True) from error
+        found = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+        return Head(event.status_code, found.get("content-type", ""), found.get("content-encoding", "").strip().lower())
+
+    async def _dial(self, host: str, port: int, *, is_tls: bool) -> ByteStream:
+        if not is_tls:
+            return await anyio.connect_tcp(host, port)
+        # Whether the body is whole, its own framing tells; few servers end TLS as its norm wants it.
+        return await anyio.connect_tcp(
+            host, port, tls_hostname=host, ssl_context=self._ssl_context, tls=True, tls_standard_compatible=False
+        )
+
+    def _request_bytes(self, method: str, netloc: str, target: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        user, at, host = netloc.rpartition("@")
+        lines = {"Host": host, "Connection": "close", "Content-Length": str(len(body)), **headers}
+        if at and not any(name.lower() == "authorization" for name in headers):
+            lines["Authorization"] = "Basic " + base64.b64encode(unquote(user).encode("utf-8")).decode("ascii")
+        try:
+            head = h11.Request(method=method, target=target, headers=list(lines.items()))
+        except h11.LocalProtocolError as error:
+            raise TransportError(f"the request to {self._place} can not be sent: {error}") from error
+        events = (head, h11.Data(body), h11.EndOfMessage())
+        return b"".join(self._protocol.send(event) or b"" for event in events)
+
+    async def read(self) -> bytes:
+        """See :class:`._exchange.Exchange`."""
+        if self._failure is not None:
+            raise self._failure
+        parts: list[bytes] = []
+        try:
+            while True:
+                event = self._protocol.next_event() if parts else await self._next_event()
+                if not isinstance(event, h11.Data):
+                    break  # NEED_DATA: all that has come was taken; or the end, which stays to be seen by the next read
+                parts.append(bytes(event.data))
+        except TimeoutError as error:
+            self._failure = self._error("nothing came from", f"idle_timeout={self._idle_timeout} s went by", False)
+            self._failure.__cause__ = error
+        except (*_BROKEN, h11.RemoteProtocolError) as error:
+            self._failure = self._error("reading failed from", error, False)
+            self._failure.__cause__ = error
+        if self._failure is not None and not parts:
+            raise self._failure
+        return b"".join(parts)
+
+    async def _next_event(self) -> object:
+        stream = self._stream
+        if stream is None:
+            return h11.ConnectionClosed()
+        while True:
+            if self._protocol.their_state is h11.DONE:
+                return h11.ConnectionClosed()
+            event = self._protocol.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            try:
+                with anyio.fail_after(self._idle_timeout):
+                    data = await stream.receive(RECEIVE)
+            except anyio.EndOfStream:
+                data = b""
+            self._protocol.receive_data(data)
+
+    async def close(self) -> bytes:
+        """See :class:`._exchange.Exchange`."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await anyio.aclose_forcefully(stream)
+        return b""  # a read takes all that has come
+
+    def _error(self, what: str, why: object, retryable: bool) -> TransportError:
+        reason = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else why
+        return TransportError(f"{what} {self._place}: {reason}", retryable=retryable)
+
+
+def _target(path: str, query: str) -> str:
+    return (path or "/") + (f"?{query}" if query else "")

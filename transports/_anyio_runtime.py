@@ -1,0 +1,90 @@
+"""Trio's half of :mod:`._runtime`, by way of anyio: its scopes shield, bound and group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from ._runtime import Event, Scope, Work
+
+T = TypeVar("T")
+
+
+class AnyioRuntime:
+    """See :class:`._runtime.Runtime`."""
+
+    async def shielded(self, work: Work[T]) -> T:
+        """See :class:`._runtime.Runtime`."""
+        results: list[T] = []
+        with anyio.CancelScope(shield=True):
+            results.append(await work())
+        return results[0]
+
+    async def guarded(self, work: Work[T]) -> T:
+        """Trio's cancellations need no guard: what cleans up shields itself, and is left alone."""
+        return await work()
+
+    async def bounded(self, work: Work[object], seconds: float) -> bool:
+        """See :class:`._runtime.Runtime`."""
+        with anyio.move_on_after(seconds) as scope:
+            await work()
+        return not scope.cancelled_caught
+
+    async def run_all(self, works: Sequence[Work[None]]) -> None:
+        """See :class:`._runtime.Runtime`."""
+        failures: list[BaseException] = []
+
+        async def run(work: Work[None], scope: anyio.CancelScope) -> None:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001  # raised below, by itself instead of in a group
+                failures.append(error)
+                scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for work in works:
+                group.start_soon(run, work, group.cancel_scope)
+        if failures:
+            raise failures[0]
+
+    async def sleep(self, seconds: float) -> None:
+        """See :class:`._runtime.Runtime`."""
+        await anyio.sleep(seconds)
+
+    def event(self) -> Event:
+        """See :class:`._runtime.Runtime`."""
+        return anyio.Event()
+
+    def scope(self) -> Scope:
+        """See :class:`._runtime.Runtime`."""
+        return _AnyioScope()
+
+
+class _AnyioScope:
+    def __init__(self) -> None:
+        self._scope = anyio.CancelScope()
+
+    async def run(self, work: Work[None]) -> None:
+        with self._scope:
+            await work()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+
+ANYIO = AnyioRuntime()
+
+
+def current_anyio_runtime() -> AnyioRuntime:
+    """The runtime, if anything that anyio knows runs the caller.
+
+    :raises RuntimeError: nothing does.
+    """
+    try:
+        anyio.get_current_task()
+    except Exception as error:
+        raise RuntimeError("an asynchronous stream is used where neither asyncio nor trio runs") from error
+    return ANYIO

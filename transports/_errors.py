@@ -1,0 +1,36 @@
+"""The one error that carrying bytes adds to those of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ssefold import StreamError
+
+if TYPE_CHECKING:
+    from ssefold import Snapshot
+
+
+class TransportError(StreamError, OSError):
+    """The bytes could not be had: connecting, reading, an idle server, or an answer that is not an event stream.
+
+    The client's own exception, if there was one, is the ``__cause__``.
+
+    :ivar status_code: HTTP status of an answer that was refused; None when there was no answer.
+    :ivar body: the first 4096 bytes of that answer.
+    :ivar retryable: nothing had been generated and another attempt may do better: no connection, or status 503.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status_code: int | None = None,
+        body: bytes = b"",
+        retryable: bool = False,
+        partial: Mapping[int, Snapshot] | None = None,
+    ) -> None:
+        super().__init__(message, partial=partial)
+        self.status_code = status_code
+        self.body = body
+        self.retryable = retryable

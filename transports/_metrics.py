@@ -1,0 +1,74 @@
+"""What a stream's course looked like, in numbers; a clock's readings come in, no clock is known here."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ssefold import Update
+
+
+class StreamMetrics:
+    """Numbers of one stream; times are seconds.
+
+    :ivar bytes: of the body, as received; :ivar events: payloads folded; :ivar tokens: new token ids in them.
+    :ivar ttft: from the request's start to the read that brought the first token, retries included; None before it.
+    :ivar inter_token_times: between two reads that brought tokens of the same output, one entry an update after the
+        output's first; 0.0 for updates of one read.
+    :ivar parse_time: spent on parsing and folding.
+    :ivar attempts: requests made.
+    :ivar elapsed: from the request's start to the last byte.
+    """
+
+    __slots__ = (
+        "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times", "parse_time",
+        "tokens", "ttft",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.events = 0
+        self.tokens = 0
+        self.ttft: float | None = None
+        self.inter_token_times: array[float] = array("d")
+        self.parse_time = 0.0
+        self.attempts = 0
+        self.elapsed = 0.0
+        self._started: float | None = None
+        self._last_tokens: dict[int, float] = {}
+
+    def request_started(self, now: float) -> None:
+        """An attempt begins."""
+        self.attempts += 1
+        if self._started is None:
+            self._started = now
+
+    def received(self, size: int, updates: Sequence[Update], now: float, parse_time: float) -> None:
+        """A read brought these updates."""
+        self.bytes += size
+        self.events += len(updates)
+        self.parse_time += parse_time
+        started = now if self._started is None else self._started
+        self.elapsed = now - started
+        last = self._last_tokens
+        for update in updates:
+            count = len(update.token_ids)
+            if not count:
+                continue
+            self.tokens += count
+            index = update.index
+            before = last.get(index)
+            last[index] = now
+            if before is not None:
+                self.inter_token_times.append(now - before)
+            elif self.ttft is None:
+                self.ttft = now - started
+
+    def __repr__(self) -> str:
+        ttft = "None" if self.ttft is None else f"{self.ttft:.4f}"
+        return (
+            f"StreamMetrics(ttft={ttft}, tokens={self.tokens}, events={self.events}, bytes={self.bytes}, "
+            f"elapsed={self.elapsed:.4f}, parse_time={self.parse_time:.4f}, attempts={self.attempts})"
+        )

@@ -1,0 +1,123 @@
+"""One request, made ready once: its bytes, its headers, its ids, and how many outputs it must bring.
+
+The caller's payload and headers are read, never changed and never kept.  This module knows of no client.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urljoin, urlsplit
+
+from ssefold import PayloadError
+
+_OURS = {"accept": "text/event-stream", "accept-encoding": "identity", "content-type": "application/json"}
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """What is sent, as often as it is sent.
+
+    :ivar rids: the ids that the server will know the prompts by, in their order (``io_struct._normalize_rid``).
+    :ivar expected: how many outputs the answer has; None where the payload does not tell.
+    :ivar samples: ``n``: with more than one, the server makes up ids of its own.
+    """
+
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    rid: str | tuple[str, ...]
+    rids: tuple[str, ...]
+    expected: int | None
+    samples: int | None
+
+    def sibling(self, name: str) -> str:
+        """The url of another endpoint of the same server."""
+        return urljoin(self.url, name)
+
+    @property
+    def place(self) -> str:
+        """The url for messages: without user, password and query."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+
+
+def prepare(
+    url: object, payload: Mapping[str, Any], *, rid: str | None = None, headers: Mapping[str, str] | None = None
+) -> PreparedRequest:
+    """Read url and payload.
+
+    :raises PayloadError: the payload is not an object, or can not be written as JSON.
+    """
+    if not isinstance(payload, Mapping):
+        raise PayloadError(f"the payload must be a mapping (the JSON object to send), found {type(payload).__name__}")
+    own_rid = rid if rid is not None else payload.get("rid") or uuid.uuid4().hex
+    kept_rid: str | tuple[str, ...] = own_rid if isinstance(own_rid, str) else tuple(own_rid)
+    sent = {**payload, "stream": True, "rid": own_rid}
+    prompts = _prompts(payload)
+    samples = _samples(payload.get("sampling_params"))
+    return PreparedRequest(
+        url=str(url),
+        body=_encode(sent),
+        headers=_headers(headers),
+        rid=kept_rid,
+        rids=_rids(kept_rid, prompts),
+        expected=(prompts or 1) * samples if samples and prompts != 0 else None,
+        samples=samples,
+    )
+
+
+def _encode(payload: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(payload, separators=(",", ":"), allow_nan=False).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PayloadError(f"the payload can not be written as JSON: {error}") from error
+
+
+def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    kept = {name: value for name, value in (headers or {}).items() if name.lower() not in _OURS}
+    return {**kept, **_OURS}
+
+
+def _prompts(payload: Mapping[str, Any]) -> int | None:
+    """Number of prompts of a batch; None for a single one; 0 where it can not be told."""
+    if "input_embeds" in payload:
+        return 0
+    ids = payload.get("input_ids")
+    if ids is not None:
+        return len(ids) if len(ids) and not _is_number(ids[0]) else None
+    text: Any = payload.get("text")
+    texts: list[Any] | None = text if isinstance(text, list) else None
+    return None if texts is None else len(texts)
+
+
+def _is_number(value: object) -> bool:
+    return not hasattr(value, "__len__")
+
+
+def _samples(params: Any) -> int | None:
+    several: list[Any] = params if isinstance(params, list) else [params]
+    found: set[int] = set()
+    for one in several:
+        if one is None:
+            found.add(1)
+        elif isinstance(one, Mapping) and not _beam(cast("Mapping[str, Any]", one)):
+            n = cast("Mapping[str, Any]", one).get("n", 1)
+            found.add(n if isinstance(n, int) and n > 0 else 0)
+        else:
+            return None
+    return found.pop() or None if len(found) == 1 else None
+
+
+def _beam(params: Mapping[str, Any]) -> bool:
+    # Beam search sends chunks of a shape that was not studied; how many outputs it has is not for us to say.
+    return bool(params.get("use_beam_search")) or (params.get("beam_width") or 1) > 1
+
+
+def _rids(rid: str | tuple[str, ...], prompts: int | None) -> tuple[str, ...]:
+    if not isinstance(rid, str):
+        return rid
+    return tuple(f"{rid}_{i}" for i in range(prompts)) if prompts else (rid,)

@@ -1,0 +1,204 @@
+"""The few things that asyncio and trio do differently, under one set of names.
+
+Cancelling is where they differ most.  On trio a scope shields what must not be interrupted.  On asyncio
+``Task.cancel`` reaches a task at whatever it waits for, also a second time, in the middle of the cleaning up that the
+first time began; what must not be interrupted therefore runs in a task of its own, which nobody else knows and which is
+waited for however often the waiting task is cancelled.  This module is asyncio's half; ``_anyio_runtime`` is trio's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Work = Callable[[], Awaitable[T]]
+
+
+class Event(Protocol):
+    """What both libraries call an event."""
+
+    def set(self) -> object: ...
+    async def wait(self) -> object: ...
+
+
+class Scope(Protocol):
+    """Work that can be cancelled from outside without its caller being cancelled."""
+
+    async def run(self, work: Work[None]) -> None:
+        """Run it; returns when it is done, or when it has cleaned up after :meth:`cancel`."""
+        ...
+
+    def cancel(self) -> object:
+        """Cancel it, before or while it runs."""
+        ...
+
+
+class Runtime(Protocol):
+    """What streams need of the library that runs them."""
+
+    async def shielded(self, work: Work[T]) -> T:
+        """Run to the end; a cancellation that comes meanwhile is raised afterwards."""
+        ...
+
+    async def guarded(self, work: Work[T]) -> T:
+        """Run so that a cancellation reaches ``work`` once, and is raised when ``work`` has cleaned up."""
+        ...
+
+    async def bounded(self, work: Work[object], seconds: float) -> bool:
+        """Run for at most so long; False if it was cut short."""
+        ...
+
+    async def run_all(self, works: Sequence[Work[None]]) -> None:
+        """Run side by side; the first failure, or a cancellation, cancels the others, and all have ended on return."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def event(self) -> Event:
+        """A new event."""
+        ...
+
+    def scope(self) -> Scope:
+        """A new scope, for one piece of work."""
+        ...
+
+
+class AsyncioRuntime:
+    """asyncio, with or without anyio's scopes around."""
+
+    async def shielded(self, work: Work[T]) -> T:
+        """See :class:`Runtime`."""
+        task = asyncio.ensure_future(_call(work))
+        await _outlast(task)
+        return task.result()
+
+    async def guarded(self, work: Work[T]) -> T:
+        """See :class:`Runtime`."""
+        task = asyncio.ensure_future(_call(work))
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await _outlast(task)
+            if not task.cancelled():
+                task.exception()  # looked at: the cancellation is what goes on
+            raise
+        return task.result()
+
+    async def bounded(self, work: Work[object], seconds: float) -> bool:
+        """See :class:`Runtime`."""
+        task = asyncio.ensure_future(_call(work))
+        try:
+            await asyncio.wait([task], timeout=seconds)
+        finally:
+            cut = task.cancel()
+            await _outlast(task)
+        if task.cancelled():
+            return False
+        task.result()
+        return not cut
+
+    async def run_all(self, works: Sequence[Work[None]]) -> None:
+        """See :class:`Runtime`."""
+        tasks = [asyncio.ensure_future(_call(work)) for work in works]
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await _outlast(*tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def sleep(self, seconds: float) -> None:
+        """See :class:`Runtime`."""
+        await asyncio.sleep(seconds)
+
+    def event(self) -> Event:
+        """See :class:`Runtime`."""
+        return asyncio.Event()
+
+    def scope(self) -> Scope:
+        """See :class:`Runtime`."""
+        return _AsyncioScope()
+
+
+class _AsyncioScope:
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+
+    async def run(self, work: Work[None]) -> None:
+        if self._cancelled:
+            return
+        self._task = asyncio.ensure_future(_call(work))
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            self._task.cancel()
+            await _outlast(self._task)
+        if not (self._cancelled and self._task.cancelled()):
+            self._task.result()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _call(work: Work[T]) -> T:
+    return await work()
+
+
+async def _outlast(*tasks: asyncio.Future[Any]) -> None:
+    """Wait until the tasks are done, whoever is cancelled meanwhile; then let the cancellation go on its way."""
+    pending = {task for task in tasks if not task.done()}
+    if not pending:
+        return
+    cancelled: asyncio.CancelledError | None = None
+    with _anyio_shield():
+        while pending:
+            try:
+                _, pending = await asyncio.wait(pending)
+            except asyncio.CancelledError as error:  # noqa: PERF203  # that is what the loop is for
+                cancelled = error
+                pending = {task for task in pending if not task.done()}
+    if cancelled is not None:
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # looked at: the cancellation is what goes on
+        raise cancelled
+
+
+def _anyio_shield() -> AbstractContextManager[object]:
+    # A cancelled scope of anyio cancels its task again with every turn of the loop, unless a shield stands between.
+    # Where nobody has imported anyio there are no such scopes.
+    anyio = sys.modules.get("anyio")
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+ASYNCIO = AsyncioRuntime()
+
+
+def current_runtime() -> Runtime:
+    """The runtime of the library that runs the caller.
+
+    :raises RuntimeError: none does.
+    """
+    try:
+        if asyncio.current_task() is not None:
+            return ASYNCIO
+    except RuntimeError:
+        pass
+    from ._anyio_runtime import current_anyio_runtime
+
+    return current_anyio_runtime()

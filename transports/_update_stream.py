@@ -1,0 +1,163 @@
+"""Reading an exchange to its end, update by update: what every asynchronous stream is, wherever its bytes come from.
+
+One read is under way at a time, whoever asked for it; a cancellation that interrupts it leaves what came readable.
+Requests, attempts and servers are unknown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ._errors import TransportError
+from ._runtime import current_runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ssefold import Accumulator, Snapshot, Update
+
+    from ._exchange import Exchange
+    from ._folding import Folding
+    from ._metrics import StreamMetrics
+    from ._runtime import Event, Runtime
+
+END_GRACE = 1.0
+"""Seconds to wait for the end of a body whose outputs are complete; then it is closed instead of kept for reuse."""
+
+
+class UpdateStream:
+    """The updates of one body::
+
+        async with stream:
+            async for update in stream:
+                ...
+
+    Leaving the block, in whatever way, closes the source exactly once.  What came stays readable afterwards.
+
+    :raises StreamError: while iterating, after the updates before it; ``.partial`` has what came.
+    """
+
+    def __init__(self, folding: Folding, *, close_timeout: float) -> None:
+        self._folding = folding
+        self._close_timeout = close_timeout
+        self._exchange: Exchange | None = None
+        self._known_runtime: Runtime | None = None
+        self._released = False
+        self._reading = False
+        self._read_waiters: list[Event] = []
+
+    # ---- what came
+
+    @property
+    def outputs(self) -> Mapping[int, Accumulator]:
+        """Everything that has arrived, by index; may be ahead of the updates that were iterated over."""
+        return self._folding.outputs
+
+    @property
+    def metrics(self) -> StreamMetrics:
+        """Times and counts so far."""
+        return self._folding.metrics
+
+    def snapshot(self) -> dict[int, Snapshot]:
+        """A frozen copy of every output, to keep or to send elsewhere."""
+        return self._folding.snapshots()
+
+    # ---- the block
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the stream; what ``async with`` does at its end.  May be called again."""
+        if self._released:
+            return
+        self._released = True
+        if self._exchange is not None:
+            await self._runtime.shielded(self._leave)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Update:
+        while True:
+            update = self._folding.next()
+            if update is not None:
+                return update
+            if self._folding.ended:
+                raise StopAsyncIteration
+            await self._read_on()
+
+    # ---- reading
+
+    async def _read_on(self) -> None:
+        """Read once; while another task reads, wait for that instead."""
+        if self._reading:
+            done = self._runtime.event()
+            self._read_waiters.append(done)
+            await done.wait()
+            return
+        if self._released:
+            raise RuntimeError("the stream was left; what came is in .outputs")
+        self._reading = True
+        try:
+            await self._read_once()
+        finally:
+            self._reading = False
+            waiters, self._read_waiters = self._read_waiters, []
+            for waiter in waiters:
+                waiter.set()
+
+    async def _read_once(self) -> None:
+        exchange, folding = self._open_exchange, self._folding
+
+        async def read() -> None:
+            try:
+                data = await exchange.read()
+            except TransportError as error:
+                folding.broke(error)
+                return
+            if data:
+                folding.received(data)
+            else:
+                folding.end()
+
+        if folding.says_done:
+            if not await self._runtime.bounded(read, min(END_GRACE, self._close_timeout)):
+                folding.end()
+        elif exchange.fragile:
+            await self._runtime.guarded(read)
+        else:
+            await read()
+
+    # ---- leaving
+
+    async def _leave(self) -> None:
+        """Runs shielded, once."""
+        exchange, folding = self._open_exchange, self._folding
+
+        async def close() -> None:
+            folding.received(await exchange.close())
+
+        await self._runtime.bounded(close, self._close_timeout)
+        folding.emit("close", metrics=folding.metrics, complete=folding.complete, error=folding.failure)
+
+    # ---- states
+
+    @property
+    def _runtime(self) -> Runtime:
+        if self._known_runtime is None:
+            self._known_runtime = current_runtime()
+        return self._known_runtime
+
+    @property
+    def _open_exchange(self) -> Exchange:
+        if self._exchange is None:
+            raise RuntimeError("enter the stream first: async with generate(...) as stream")
+        return self._exchange

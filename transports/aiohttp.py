@@ -1,0 +1,195 @@
+"""Streams over an ``aiohttp.ClientSession``, which stays the caller's own: its connector, TLS, cookies and hooks apply.
+
+Reads take whatever has arrived (``readany``), so there is no line-length limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from ._abort import BODY_SIZE
+from ._answer import Head
+from ._collect import collect_stream
+from ._errors import TransportError
+from ._options import Options
+from ._request import prepare
+from ._stream import GenerateStream
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import GenerateOptions
+    from ._request import PreparedRequest
+
+__all__ = ["collect", "generate"]
+
+
+def generate(
+    session: aiohttp.ClientSession, url: object, payload: Mapping[str, Any], **options: Unpack[GenerateOptions]
+) -> GenerateStream:
+    """One ``POST`` of ``payload`` to ``url``, streamed; nothing is sent before the block is entered.
+
+    :param options: :class:`GenerateOptions`.
+    :raises PayloadError: the payload can not be sent.
+    :raises ValueError: an option makes no sense.
+    """
+    checked = Options(**options)
+    request = prepare(url, payload, rid=checked.rid, headers=checked.headers)
+    return GenerateStream(_Session(session), request, checked)
+
+
+async def collect(
+    session: aiohttp.ClientSession, url: object, payload: Mapping[str, Any], **options: Unpack[GenerateOptions]
+) -> dict[int, dict[str, Any]]:
+    """The answer as ``stream: false`` would give it, by output index.
+
+    :raises StreamError: with what came in ``.partial``; a cancellation gets a ``.partial`` as well.
+    """
+    return await collect_stream(generate(session, url, payload, **options))
+
+
+class _Session:
+    """See :class:`._exchange.Client`."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    def exchange(self, idle_timeout: float | None) -> _Exchange:
+        return _Exchange(self._session, idle_timeout)
+
+    async def call(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, patience: float
+    ) -> tuple[int, bytes]:
+        limits = aiohttp.ClientTimeout(total=timeout, connect=patience)
+        try:
+            async with self._session.request(
+                method, url, data=body or None, headers=headers, allow_redirects=False, timeout=limits
+            ) as response:
+                return response.status, await response.content.read(BODY_SIZE)
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+            raise _failed(f"{method} {url}", error, began=False) from error
+
+
+class _Exchange:
+    """See :class:`._exchange.Exchange`."""
+
+    fragile = False  # a read waits for one future of ours, and closing needs no waiting
+
+    def __init__(self, session: aiohttp.ClientSession, idle_timeout: float | None) -> None:
+        self._session = session
+        self._idle_timeout = idle_timeout
+        self._idle = False
+        self._response: aiohttp.ClientResponse | None = None
+        self._failure: TransportError | None = None
+        self._place = ""
+
+    async def open(self, request: PreparedRequest) -> Head:
+        self._place = request.place
+        try:
+            sending = self._session.post(request.url, data=request.body, headers=request.headers, allow_redirects=False)
+            # asyncio.wait_for would do, were it not for the connection that it loses when time and answer coincide.
+            response = self._response = await self._in_time(sending)
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+            raise _failed(
+                self._place, error, began=False, idle_timeout=self._idle_timeout if self._idle else None
+            ) from error
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        return Head(
+            response.status,
+            response.headers.get("content-type", ""),
+            "" if self._session.auto_decompress else encoding,
+        )
+
+    async def _in_time(self, sending: Any) -> aiohttp.ClientResponse:
+        task: asyncio.Task[aiohttp.ClientResponse] = asyncio.ensure_future(_await(sending))
+        try:
+            await asyncio.wait([task], timeout=self._idle_timeout)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
+                self._response = task.result()
+            raise
+        if not task.done():
+            self._idle = True
+            task.cancel()
+            await asyncio.wait([task])
+            if task.cancelled():
+                raise asyncio.TimeoutError
+        return task.result()
+
+    async def read(self) -> bytes:
+        response = self._response
+        if response is None:
+            return b""
+        if self._failure is not None:
+            raise self._failure
+        content = response.content
+        timer = None
+        if self._idle_timeout is not None:
+            timer = asyncio.get_running_loop().call_later(self._idle_timeout, self._expire)
+        try:
+            return await content.readany()
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            idle = self._idle_timeout if self._idle else None
+            self._failure = _failed(self._place, error, began=True, idle_timeout=idle)
+            self._failure.__cause__ = error
+            # aiohttp reports a broken connection before the bytes that arrived ahead of it.
+            left = _left_over(response)
+            if left:
+                return left
+            raise self._failure from error
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _expire(self) -> None:
+        self._idle = True
+        if self._response is not None:
+            self._response.close()
+
+    async def close(self) -> bytes:
+        response, self._response = self._response, None
+        if response is None:
+            return b""
+        left = _left_over(response)
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
+            await asyncio.sleep(0)  # the transport closes its socket with the loop's next turn
+        return left
+
+
+def _left_over(response: aiohttp.ClientResponse) -> bytes:
+    """What has arrived and was not read."""
+    # read_nowait() refuses once the connection has failed, although the bytes are there.
+    take: Callable[[int], bytes] | None = getattr(response.content, "_read_nowait", None)
+    return take(-1) if take is not None else b""
+
+
+async def _await(sending: Any) -> aiohttp.ClientResponse:
+    response: aiohttp.ClientResponse = await sending
+    return response
+
+
+def _failed(place: str, error: Exception, *, began: bool, idle_timeout: float | None = None) -> TransportError:
+    """What the client reported, in our words; ``began``: the response had begun."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if idle_timeout is not None:
+        return TransportError(f"nothing came from {place} for {idle_timeout=} s")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return TransportError(f"no connection to {place}: {what}", retryable=True)
+    if isinstance(error, asyncio.TimeoutError):
+        return TransportError(
+            f"the session's own timeout ended the stream from {place}: {what}; aiohttp's default is 300 s in all: "
+            "ClientSession(timeout=aiohttp.ClientTimeout(total=None)), and idle_timeout here"
+        )
+    if began:
+        return TransportError(f"reading from {place} failed: {what}")
+    cut = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+    return TransportError(f"{place} gave no answer: {what}", retryable=cut)
