@@ -1,7 +1,7 @@
 """A response body to slime's updates: bytes where the response offers them, lines where it offers nothing else.
 
-Nothing is read ahead, and of several events that came in one read each is handed out before the next is looked at as far
-as the caller can tell.  Knows what a response can be asked for; nothing of requests and samples.
+Nothing is read ahead, and of several events that came in one read each is handed out by itself, so that the caller may
+stop behind any of them.  Knows what a response can be asked for; nothing of requests and samples.
 """
 
 from __future__ import annotations

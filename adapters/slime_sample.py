@@ -76,16 +76,16 @@ class SampleCall:
         if self._rows_off:
             raise ReplayError(
                 f"the first {self._response_length} response tokens have top-p rows and the tokens of this call have"
-                " none: the server sent no top_p_token_ids with its terminal chunk. Is it slime's SGLang image, and did a"
-                " gateway drop sampling_params.custom_params?"
+                " none: the server sent no top_p_token_ids with its terminal chunk. Is it slime's SGLang image, and did"
+                " a gateway drop sampling_params.custom_params?"
             )
 
     def warn_of_lost_rows(self) -> None:
         """The call was cut."""
         if self._rows_off:
             _log.warning(
-                "top-p rows of %d response tokens were dropped: the call behind them was cut before its own came. Server"
-                " abort instead of request abort keeps them (replay data comes with the terminal chunk)",
+                "top-p rows of %d response tokens were dropped: the call behind them was cut before its own came."
+                " Server abort instead of request abort keeps them (replay data comes with the terminal chunk)",
                 self._response_length,
             )
 

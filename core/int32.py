@@ -52,8 +52,6 @@ def decode_int32(value: Any, *, field: str, ragged: bool = False) -> memoryview 
         return _from_bytes(_from_base64(value, field), field)
     if isinstance(value, (bytes, bytearray)):
         return _from_bytes(bytes(value), field)
-    if issubclass(type(value), (list, tuple)):
-        return _from_list(value, field, ragged)
     try:
         buffer = memoryview(value)
     except (ValueError, BufferError) as error:

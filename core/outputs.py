@@ -13,7 +13,7 @@ from typing import Any
 
 from .accumulator import Accumulator, server_error
 from .errors import PayloadError, ServerError, StreamError
-from .lanes import Mode
+from .lanes import INCREMENTAL, Mode
 from .payload import BadJSONError, json_backend, parse_payload
 from .runs import RunFolder
 from .sse_event import ServerSentEvent
@@ -74,7 +74,7 @@ class Outputs:
     def fold_run(self, data: bytes, updates: list[Update]) -> int:
         """Fold the events at the front of ``data`` that look alike; returns where the first other one begins."""
         state = next(iter(self.by_index.values())).state
-        if state.steady is None:
+        if state.steady is None or state.text.lane != INCREMENTAL:
             return 0
         run, end = self._runs.fold(state, data)
         updates += run
@@ -92,7 +92,9 @@ class Outputs:
             output = self.by_index.get(payload["index"])
         else:
             return None
-        return None if output is None or output.state.steady is None else fold_steady(output.state, payload)
+        if output is None or output.state.steady is None or output.state.text.lane != INCREMENTAL:
+            return None
+        return fold_steady(output.state, payload)
 
     def _take(self, event: ServerSentEvent, payload: Any) -> Update | None:
         data = event.data_bytes
@@ -129,7 +131,7 @@ class Outputs:
             return None
         else:
             update = output.fold(payload)
-        if output.state.steady is not None:
+        if output.state.steady is not None and output.state.text.lane == INCREMENTAL:
             self._settled = True
             if len(update.token_ids) == 1 and event.event == "message":
                 self._runs.example = data
@@ -142,14 +144,24 @@ class Outputs:
 
     def _fold_suffix(self, data: bytes) -> Update | None:
         """Fold a payload without parsing what repeats; None if that can not be done, and nothing has changed."""
-        index = index_of(data)
+        index = next(iter(self.by_index)) if len(self.by_index) == 1 else index_of(data)
         cutter = self._cutters.get(index)
-        cut = None if cutter is None else cutter.cut(data)
-        if cutter is None or cut is None:
+        payload = None if cutter is None else cutter.cut(data)
+        if cutter is None or payload is None:
             return None
-        payload, skips = cut
         output = self.by_index[index]
-        if output.is_over or payload.get("error") is not None or _index(payload.get("index")) != index:
+        if output.is_over or payload.get("error") is not None or payload.get("index", 0) != index:
+            cutter.forget()
+            return None
+        state = output.state
+        if cutter.leaves_deltas and state.steady is not None and cutter.ids == len(state.token_ids):
+            update = fold_steady(state, payload)
+            if update is not None:
+                cutter.ids += len(update.token_ids)
+                return update
+        skips = cutter.skips(state)
+        if skips is None:
+            cutter.forget()
             return None
         try:
             update = output.fold(payload, skips)
@@ -158,8 +170,8 @@ class Outputs:
             return None  # parsed whole, it fails with the whole story
         if output.is_over:
             del self._cutters[index]
-        else:
-            cutter.advance(payload, skips, output.state)
+        elif skips.ids:
+            cutter.ids = skips.ids + len(payload["output_ids"])
         return update
 
     def _reported(self, event: ServerSentEvent) -> None:

@@ -165,7 +165,6 @@ def _fold_columns(state: OutputState, payloads: Sequence[bytes], columns: list[t
     )
     state.token_ids.extend(new_ids)
     state.logprobs.extend(logprobs)
-    lane.parts.extend(texts)
-    lane.length += sum(map(len, texts))
+    lane.append("".join(texts))
     state.late_meta = meta
     return updates

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .chunk import NOTHING_SKIPPED, Chunk
+from .chunk import Chunk
 from .errors import PayloadError
-from .lanes import INCREMENTAL
 from .rows import parse_rows
 from .state import OutputState
 from .tokens import parse_ids
@@ -23,19 +22,22 @@ _new = tuple.__new__
 
 
 def steady_keys(state: OutputState, chunk: Chunk) -> tuple[str, ...] | None:
-    """The keys of ``meta_info`` that the next chunk must have to go the short way; None if it must not."""
+    """The keys of ``meta_info`` that the next chunk must have to go the short way; None if it must not.
+
+    A snapshot from which everything known was cut (``suffix.py``) is a delta as well.
+    """
+    lane = state.text.lane
     if (
         chunk.finish is not None
-        or chunk.skips is not NOTHING_SKIPPED
-        or state.ids_lane != INCREMENTAL
+        or state.ids_lane != lane
         or state.extras
-        or not (state.text.sure and state.text.lane == INCREMENTAL)
+        or not state.text.sure
         or state.text.missing
         or not chunk.top.keys() <= _CHUNK_KEYS
     ):
         return None
     if state.rows_sent:
-        if state.rows_lane != INCREMENTAL or chunk.rows is None or chunk.rows_total is None:
+        if state.rows_lane != lane or chunk.rows is None or chunk.rows_total is None:
             return None
         if state.row_texts is not None or state.row_width != 3 or len(state.logprobs) != len(state.token_ids):
             return None
@@ -69,6 +71,7 @@ _NEVER = frozenset(
 def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
     """Fold a chunk of a settled stream; None, with nothing changed, if it is anything else.
 
+    The caller has made sure that the chunk holds deltas: the stream sends them, or what was known has been cut out.
     ``data`` must have no keys but text, output_ids, meta_info and the output's own index, and becomes ours.
     """
     meta = data.get("meta_info")
@@ -106,8 +109,7 @@ def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
     state.logprobs.append(logprob)
     lane = state.text
     text_start = lane.length
-    lane.parts.append(text)
-    lane.length = text_start + len(text)
+    lane.append(text)
     state.late_meta = meta
     return _new(
         Update, (state.index, start, False, (token_id,), (logprob,), text, text_start, None, None, None, meta, None)

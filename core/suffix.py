@@ -28,9 +28,9 @@ from .state import OutputState
 #: Below this, parsing everything costs less than finding out what repeats.
 SMALLEST = 1536
 _MOST_REST = 64
-# The inside of a string; and values without a key: no colon or brace but in strings.
+# The inside of a string; and at least one value, without a key: no colon or brace but in strings.
 _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_VALUES = re.compile(rb'[^"\\:{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\\:{}]*)*', re.DOTALL)
+_VALUES = re.compile(rb'(?=[ \t\n\r]*[^ \t\n\r])[^"\\:{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\\:{}]*)*', re.DOTALL)
 _INDEX_AT_END = re.compile(rb'"index":(\d{1,9})\}\Z')
 #: Repeated whole in every chunk, in both modes.
 _CONSTANTS: tuple[tuple[str, ...], ...] = (
@@ -40,7 +40,11 @@ _CONSTANTS: tuple[tuple[str, ...], ...] = (
     ("prompt_token_ids",),
 )
 _SMALLEST_CONSTANT = 256
+_COMMA = 44
+_NEAR = 2048
 _TEXT_PATH: tuple[str, ...] = ("text",)
+_IDS_PATH: tuple[str, ...] = ("output_ids",)
+_ROWS_PATH: tuple[str, ...] = ("meta_info", "output_token_logprobs")
 #: Deltas in which a backslash is nothing special.
 _LISTS_OF_TEXT: tuple[tuple[str, ...], ...] = (
     _TEXT_PATH,
@@ -55,13 +59,21 @@ class _Kind(Enum):
 
 
 class _Region(NamedTuple):
-    """One value to look at.  ``key`` finds its key; ``opener`` and ``closer`` are its surroundings, see ``Span``."""
+    """One value to look at.
+
+    :ivar name: its key in quotes; ``key`` finds it as a key.
+    :ivar opener: the bytes between the region before (its closing quote or bracket included) and this one's content.
+    :ivar closer: from its closing quote or bracket to the colon of the next key.
+    :ivar new: what may be new in it.
+    """
 
     path: tuple[str, ...]
+    name: bytes
     key: re.Pattern[bytes]
     opener: bytes
     closer: bytes
     kind: _Kind
+    new: re.Pattern[bytes]
 
 
 def index_of(payload: bytes) -> int:
@@ -71,19 +83,24 @@ def index_of(payload: bytes) -> int:
 
 
 class SuffixCutter:
-    """The repeating regions of one output's payloads.  ``learn`` from a whole payload, then ``cut`` those after it."""
+    """The repeating regions of one output's payloads.  ``learn`` from a whole payload, then ``cut`` those after it.
 
-    __slots__ = ("_entries", "_failures", "_known", "_payload", "_regions", "_rest")
+    :ivar ids: length of ``output_ids`` in the last payload, if that is cut.
+    :ivar leaves_deltas: text, ids and rows are all cut and nothing else grows: what is left after cutting is what a
+        server in incremental mode would send, as long as no list ran ahead of another.
+    """
+
+    __slots__ = ("_failures", "_known", "_payload", "_regions", "_rest", "ids", "leaves_deltas")
 
     def __init__(self) -> None:
         self._regions: list[_Region] = []
         self._payload = b""
-        # Per region: where its known content stands in the last payload.
-        self._known: list[tuple[int, int]] = []
-        # Characters of text, entries of output_ids, entries of each other list: of the last payload.
-        self._entries: tuple[int, int, dict[str, int]] = (0, 0, {})
+        # Per region: the gap before it, and where its known content stands, in the last payload.
+        self._known: list[tuple[bytes, int, int]] = []
         self._failures = 0
         self._rest = 0
+        self.ids = 0
+        self.leaves_deltas = False
 
     def learn(self, payload: bytes, data: dict[str, Any], state: OutputState) -> None:
         """Remember where a payload, which was parsed and folded whole, holds what the next one will repeat."""
@@ -102,112 +119,119 @@ class SuffixCutter:
         for path in _LISTS_OF_TEXT:
             if path in spans:
                 kinds.setdefault(path, _Kind.FRESH)
+        at = 0
         for path in sorted(kinds, key=lambda path: spans[path].start):
-            span = spans[path]
-            if span.closer is not None:  # else there is nothing behind it to find its end by
-                key = re.compile(b'"%s"[ \t\n\r]*:' % path[-1].encode())
-                self._regions.append(_Region(path, key, span.opener, span.closer, kinds[path]))
-                self._known.append((span.start, span.start if kinds[path] is _Kind.FRESH else span.end))
+            span, kind = spans[path], kinds[path]
+            if span.closer is None:
+                continue  # nothing behind it to find its end by
+            name = b'"%s"' % path[-1].encode()
+            key = re.compile(b"%s[ \t\n\r]*:" % name)
+            new = _TEXT if path == _TEXT_PATH else _VALUES
+            self._regions.append(_Region(path, name, key, span.opener, span.closer, kind, new))
+            self._known.append((payload[at : span.start], span.start, span.start if kind is _Kind.FRESH else span.end))
+            at = span.end
         self._payload = payload
-        self._count(state, len(data.get("output_ids") or ()))
+        self.ids = len(data.get("output_ids") or ())
+        growing = {region.path for region in self._regions if region.kind is _Kind.GROWING}
+        self.leaves_deltas = growing == {_TEXT_PATH, _IDS_PATH} | ({_ROWS_PATH} if state.rows_sent else set())
 
-    def cut(self, payload: bytes) -> tuple[dict[str, Any], Skips] | None:
-        """The payload parsed without what repeats, and what was left out; None if in any doubt."""
+    def cut(self, payload: bytes) -> dict[str, Any] | None:
+        """The payload parsed without what repeats; None if in any doubt."""
         if not self._regions:
             return None
-        result = self._cut(payload)
-        if result is None:
+        data = self._cut(payload)
+        if data is None:
             self._give_up()
-        return result
+        return data
 
-    def _cut(self, payload: bytes) -> tuple[dict[str, Any], Skips] | None:
+    def _cut(self, payload: bytes) -> dict[str, Any] | None:
         rest: list[bytes] = []
-        known: list[tuple[int, int]] = []
-        last = self._payload
+        known: list[tuple[bytes, int, int]] = []
+        last = memoryview(self._payload)  # its slices are compared without being copied
         position = 0
-        for region, (start, end) in zip(self._regions, self._known, strict=True):
-            found = payload.find(region.opener, position)
-            if found < 0:
-                return None
-            begin = found + len(region.opener)
-            gap = payload[position:begin]
-            if b"\\" in gap or not payload.startswith(last[start:end], begin):
+        for region, (last_gap, start, end) in zip(self._regions, self._known, strict=True):
+            _, _, _, opener, closer, kind, pattern = region
+            gap = last_gap
+            if not payload.startswith(gap, position):
+                gap = payload[position : _find(payload, opener, position) + len(opener)]
+                if not gap.endswith(opener) or b"\\" in gap:
+                    return None
+            begin = position + len(gap)
+            if not payload.startswith(last[start:end], begin):
                 return None
             position = begin + end - start
-            close = payload.find(region.closer, position)
-            if close < 0 or (region.kind is _Kind.CONSTANT and close != position):
-                return None
             rest.append(gap)
-            is_text = region.path == _TEXT_PATH
-            if close != position:
-                if not is_text and end > start:
-                    if payload[position] != 44:  # a comma: the list goes on behind the known part
-                        return None
-                    position += 1
-                new = payload[position:close]
-                if not new.strip() and not is_text:
-                    return None  # a comma before the bracket, which is no JSON
-                if (_TEXT if is_text else _VALUES).fullmatch(new) is None:
+            if kind is _Kind.CONSTANT:
+                if not payload.startswith(closer, position):
                     return None
-                rest.append(new)
-                position = close
-            known.append((begin, begin if region.kind is _Kind.FRESH else close))
+                close = position
+            else:
+                close = _find(payload, closer, position)
+                if close != position:
+                    if close < 0:
+                        return None
+                    if pattern is _VALUES and end > start:
+                        if payload[position] != _COMMA:  # the list goes on behind the known part
+                            return None
+                        position += 1
+                    new = payload[position:close]
+                    if pattern.fullmatch(new) is None:
+                        return None
+                    rest.append(new)
+                    position = close
+            known.append((gap, begin, begin if kind is _Kind.FRESH else close))
         tail = payload[position:]
         if b"\\" in tail:
             return None
         rest.append(tail)
         reduced = b"".join(rest)
         for region in self._regions:
-            if len(region.key.findall(reduced)) != 1:
+            if reduced.count(region.name) != 1 and len(region.key.findall(reduced)) != 1:
                 return None
         try:
             data = parse_payload(reduced)
         except PayloadError:
             return None
-        skips = self._skips(data)
-        if skips is None:
+        # Each cut value must be where it belongs, and not in some other object under the same name.
+        meta = data.get("meta_info")
+        if type(meta) is not dict:
             return None
+        for region in self._regions:
+            path = region.path
+            value = (data if len(path) == 1 else meta).get(path[-1])
+            if type(value) is not (str if path == _TEXT_PATH else list):
+                return None
         self._payload, self._known, self._failures = payload, known, 0
-        return data, skips
+        return data
 
-    def advance(self, data: dict[str, Any], skips: Skips, state: OutputState) -> None:
-        """The cut payload was folded: what it added is known from now on."""
-        self._count(state, skips.ids + len(data.get("output_ids") or ()))
-
-    def forget(self) -> None:
-        """Start anew with the next payload that is learned."""
-        self._regions = []
-        self._payload = b""
-
-    def _count(self, state: OutputState, ids: int) -> None:
-        """How many characters and entries the last payload's snapshots have."""
-        lists = {name: len(extra.items) for name, extra in state.extras.items() if extra.items is not None}
-        lists["output_token_logprobs"] = len(state.logprobs)
-        self._entries = (state.text.length, ids, lists)
-
-    def _skips(self, data: dict[str, Any]) -> Skips | None:
-        """What was left out, if each cut value is where it belongs."""
+    def skips(self, state: OutputState) -> Skips | None:
+        """What was cut from the payload that is about to be folded; None if a list turned out to be no lane."""
         text = ids = 0
         lists: dict[str, int] = {}
         constants: list[str] = []
         for region in self._regions:
             path = region.path
-            value = _value(data, path)
-            if type(value) is not (str if path == _TEXT_PATH else list):
-                return None
             if region.kind is _Kind.CONSTANT:
                 constants.append(path[-1])
-            elif region.kind is _Kind.GROWING:
-                if path == _TEXT_PATH:
-                    text = self._entries[0]
-                elif path == ("output_ids",):
-                    ids = self._entries[1]
-                else:
-                    entries = self._entries[2].get(path[-1])
-                    if entries is None:
-                        return None
-                    lists[path[-1]] = entries
+            elif region.kind is _Kind.FRESH:
+                continue
+            elif path == _TEXT_PATH:
+                text = state.text.length
+            elif path == _IDS_PATH:
+                ids = self.ids
+            elif path == _ROWS_PATH:
+                lists[path[-1]] = len(state.logprobs)
+            else:
+                items = state.extras[path[-1]].items
+                if items is None:
+                    return None
+                lists[path[-1]] = len(items)
         return Skips(text, ids, lists, tuple(constants))
+
+    def forget(self) -> None:
+        """Start anew with the next payload that is learned."""
+        self._regions = []
+        self._payload = b""
 
     def _give_up(self) -> None:
         # A stream that keeps raising doubts, or repeats nothing, must not pay for looking: rest longer each time.
@@ -216,20 +240,20 @@ class SuffixCutter:
         self.forget()
 
 
+def _find(payload: bytes, part: bytes, start: int) -> int:
+    # It is nearly always close by, and to search little is cheaper than to prepare for searching much.
+    found = payload.find(part, start, start + _NEAR)
+    return payload.find(part, start) if found < 0 else found
+
+
 def _growing(state: OutputState) -> list[tuple[str, ...]]:
     """Paths of the values that are known to be snapshots."""
     paths: list[tuple[str, ...]] = []
     if state.text.sure and state.text.lane == "cumulative":
         paths.append(_TEXT_PATH)
     if state.ids_lane == "cumulative":
-        paths.append(("output_ids",))
+        paths.append(_IDS_PATH)
     if state.rows_lane == "cumulative":
-        paths.append(("meta_info", "output_token_logprobs"))
+        paths.append(_ROWS_PATH)
     paths.extend(("meta_info", name) for name, extra in state.extras.items() if extra.lane == "cumulative")
     return paths
-
-
-def _value(data: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        data = data.get(name) if type(data) is dict else None
-    return data

@@ -13,6 +13,10 @@ from .errors import ProtocolError
 from .lanes import CUMULATIVE, INCREMENTAL, Lane
 
 
+#: Pieces in a row that are worth joining.
+MANY_PARTS = 1024
+
+
 class TextStep(NamedTuple):
     """What a chunk's text does: cut the text to ``start`` characters, append ``tail``.
 
@@ -96,14 +100,20 @@ class TextLane:
         if text:
             self.parts.append(text)
             self.length += len(text)
+            if len(self.parts) > MANY_PARTS:
+                self.compact()
+
+    def compact(self) -> None:
+        """Join the pieces that came lately: a string per token takes ten times the memory of its characters."""
+        parts = self.parts
+        parts[-MANY_PARTS:] = ["".join(parts[-MANY_PARTS:])]
 
     def apply(self, step: TextStep) -> None:
         """Take the step.  Can not fail."""
         if step.start != self.length:
             self.parts[:] = [self.value()[: step.start]]
-        if step.tail:
-            self.parts.append(step.tail)
-        self.length = step.start + len(step.tail)
+        self.length = step.start
+        self.append(step.tail)
         self.lane = step.lane
         self.sure = step.sure
         self.seen = True

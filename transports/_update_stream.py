@@ -80,7 +80,7 @@ class UpdateStream:
             return
         self._released = True
         if self._exchange is not None:
-            await self._runtime.shielded(self._leave)
+            await self._runtime.shielded(self._end)
 
     def __aiter__(self) -> Self:
         return self
@@ -138,15 +138,19 @@ class UpdateStream:
 
     # ---- leaving
 
-    async def _leave(self) -> None:
+    async def _end(self) -> None:
         """Runs shielded, once."""
+        folding = self._folding
+        await self._leave()
+        folding.emit("close", metrics=folding.metrics, complete=folding.complete, error=folding.failure)
+
+    async def _leave(self) -> None:
         exchange, folding = self._open_exchange, self._folding
 
         async def close() -> None:
             folding.received(await exchange.close())
 
         await self._runtime.bounded(close, self._close_timeout)
-        folding.emit("close", metrics=folding.metrics, complete=folding.complete, error=folding.failure)
 
     # ---- states
 

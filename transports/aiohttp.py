@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -169,7 +170,10 @@ def _left_over(response: aiohttp.ClientResponse) -> bytes:
     """What has arrived and was not read."""
     # read_nowait() refuses once the connection has failed, although the bytes are there.
     take: Callable[[int], bytes] | None = getattr(response.content, "_read_nowait", None)
-    return take(-1) if take is not None else b""
+    if take is not None:
+        with suppress(asyncio.TimeoutError):  # the session's total timeout is over, and aiohttp gives out nothing more
+            return take(-1)
+    return b""
 
 
 async def _await(sending: Any) -> aiohttp.ClientResponse:

@@ -216,6 +216,8 @@ def test_strided_and_wider_buffers_are_read_by_value() -> None:
     assert decoded(memoryview(bytes([1, 9, 0, 9, 0, 9, 0, 9]))[::2]) == [1]
     assert decoded(array("b", [-1, 2])) == [-1, 2]
     assert decoded(array("Q", [5])) == [5]
+    assert decoded(memoryview(bytes(24)).cast("i", (2, 3))[:0]) == []
+    assert decoded(memoryview(bytes(6)).cast("B", (2, 3))[:0]) == []
     assert decoded(memoryview(array("q", range(6))).cast("B").cast("q", (2, 3))) == list(range(6))
 
 
@@ -301,6 +303,7 @@ def nested(depth: int) -> list[Any]:
         ([10**6000], r"f\[0\] is an integer of 19932 bits, outside int32"),
         (array("q", [2**31]), r"f\[0\] is 2147483648, outside int32"),
         (array("d", [1.0]), r"f is a buffer of format 'd'"),
+        (array("d"), r"f is a buffer of format 'd'"),
         (memoryview(b"a").cast("B", ()), r"f is a single number"),
         (cyclic(), r"f is a list that contains itself"),
         (long_cycle(), r"f is a list that contains itself"),

@@ -131,9 +131,15 @@ def finishes(draw: DrawFn, text: tuple[bytes, ...], profile: Profile) -> tuple[t
 
 @st.composite
 def scripts(
-    draw: DrawFn, profile: Profile = PROFILES["0.5.23"], *, max_tokens: int = 12, broken: bool = True
+    draw: DrawFn,
+    profile: Profile = PROFILES["0.5.23"],
+    *,
+    max_tokens: int = 12,
+    broken: bool = True,
+    lossy: bool = False,
+    extra_rows: bool = False,
 ) -> Script:
-    """One output, with anything that a request to this server can ask about it."""
+    """One output, with anything that a request to this server can ask about it; the flags are those of :func:`runs`."""
     text = draw(pieces(max_tokens=max_tokens, broken=broken))
     text, finish = draw(finishes(text, profile))
     matched = (finish.reason or {}).get("matched")
@@ -157,7 +163,10 @@ def scripts(
     )
     if draw(st.booleans()) or draw(st.booleans()):
         script = draw(_with_logprobs(script))
-    return draw(_with_extras(script, profile))
+        if extra_rows and finish.how == "finished" and draw(st.booleans()):
+            row = st.tuples(logprobs(), st.integers(0, _MAX_ID))
+            script = replace(script, extra_rows=tuple(draw(st.lists(row, min_size=1, max_size=2))))
+    return draw(_with_extras(script, profile, lossy=lossy))
 
 
 def _ids(draw: DrawFn, text: tuple[bytes, ...], stop: int | None) -> tuple[int, ...]:
@@ -209,16 +218,29 @@ def _with_logprobs(draw: DrawFn, script: Script) -> Script:
 
 
 @st.composite
-def _with_extras(draw: DrawFn, script: Script, profile: Profile) -> Script:
+def _with_extras(draw: DrawFn, script: Script, profile: Profile, *, lossy: bool) -> Script:
     tokens, prompt = len(script.token_ids), len(script.prompt_ids)
     wanted = draw(st.sets(st.sampled_from(("mask", "custom", "hidden", "top_p", "experts", "indexer")), max_size=3))
     if "mask" in wanted:
         mask = draw(st.lists(_id_row(), min_size=tokens, max_size=tokens).map(tuple))
-        kept = draw(st.lists(st.floats(-9, 0, width=32), min_size=tokens, max_size=tokens).map(tuple))
+        value = st.floats(-9, 0, width=32)
+        if draw(st.booleans()):
+            # sampling_logprobs_mode "support": one per kept id.
+            kept: tuple[Any, ...] = tuple(
+                tuple(draw(st.lists(value, min_size=len(row), max_size=len(row)))) for row in mask
+            )
+        else:
+            kept = draw(st.lists(value, min_size=tokens, max_size=tokens).map(tuple))
         script = replace(script, sampling_mask=mask, sampling_logprobs=kept)
-    if "custom" in wanted and profile.custom in ("list", "snapshot"):
+    # Parts of a list are gone with the chunk that had them.
+    whole = profile.custom in ("list", "snapshot")
+    if "custom" in wanted and (whole or (lossy and profile.custom == "delta")):
         values = draw(
-            st.lists(st.one_of(st.none(), st.integers(-9, 9), st.sampled_from(("", "a\u2028"))), min_size=tokens, max_size=tokens)
+            st.lists(
+                st.one_of(st.none(), st.integers(-9, 9), st.sampled_from(("", "a\u2028"))),
+                min_size=tokens,
+                max_size=tokens,
+            )
         )
         script = replace(script, custom={"confidence": tuple(values)})
     if "hidden" in wanted:
@@ -290,15 +312,18 @@ def runs(
     max_tokens: int = 12,
     lossy: bool = False,
     broken: bool = True,
+    extra_rows: bool = False,
 ) -> Run:
     """One request answered by one of these servers, at any pace, with any interleaving of its outputs.
 
-    :param lossy: also runs in which ids are lost for good (``Held.lost``).
+    :param lossy: also runs in which ids (``Held.lost``) or custom values are lost for good.
     :param broken: also texts that are not UTF-8.
+    :param extra_rows: also more rows than tokens: ``max_new_tokens=0``, and speculative decoding before 0.5.10.
     """
     profile = draw(st.sampled_from(profiles))
     outputs = 1 if profile.family == "dynamo" else draw(st.integers(1, max_outputs))
-    drawn = [draw(scripts(profile, max_tokens=max_tokens, broken=broken)) for _ in range(outputs)]
+    one = scripts(profile, max_tokens=max_tokens, broken=broken, lossy=lossy, extra_rows=extra_rows)
+    drawn = [draw(one) for _ in range(outputs)]
     if outputs > 1:
         # One request asks for the same of all of its samples; whole batches may differ, ids must not.
         drawn = [replace(script, rid=f"{script.rid}_{i}") for i, script in enumerate(drawn)]

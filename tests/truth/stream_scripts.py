@@ -40,6 +40,11 @@ _REPLAY = replace(
     routed_experts=Routing(tuple(_EXPERTS[i : i + 4] for i in range(0, len(_EXPERTS), 4)), 2, 2),
 )
 _STEPS = (1, 1, 1, 2)
+_TOO_MANY = (
+    "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 9007 "
+    "tokens: 7 tokens from the input messages and 9000 tokens for the completion. Please reduce the number of tokens "
+    "in the input messages or the completion to fit within the limit."
+)
 
 
 def _first(script: Script, tokens: int, finish: Finish, **changes: Any) -> Script:
@@ -146,7 +151,7 @@ def cases() -> list[Case]:
             PROFILES["0.5.23-incremental"],
             Schedule(((1, 1, 1), (1, 1, 1)), _moments(_TAKE_TURNS)),
         ),
-        "11_error_event_only": encode(HELLO, PROFILES["0.5.23"]).failed(0, _REJECTION),
+        "11_error_event_only": encode(HELLO, PROFILES["0.5.23"]).failed(0, PROFILES["0.5.23"].error(_TOO_MANY)),
         "12_abort_while_running": _run(_first(HELLO, 3, Finish.aborted()), "0.5.23", (1, 1, 1)),
         "14_abort_in_queue_incremental": _run(_first(HELLO, 3, Finish.queue_abort()), "0.5.23-incremental", (1, 1, 1)),
         "16_abort_before_first_token": _run(_first(HELLO, 0, Finish.queue_abort()), "0.5.23", ()),
@@ -179,13 +184,3 @@ def cases() -> list[Case]:
         (first, second), sglang("0.5.4"), Schedule(((1,), ()), _moments("0 1"))
     )
     return [Case(name, body) for name, body in sorted(bodies.items())]
-
-
-_REJECTION = {
-    "message": "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total "
-    "of 9007 tokens: 7 tokens from the input messages and 9000 tokens for the completion. Please reduce the number of "
-    "tokens in the input messages or the completion to fit within the limit.",
-    "type": "invalid_request_error",
-    "code": 400,
-    "retryable": False,
-}

@@ -247,6 +247,50 @@ def test_gateway_rewrites_what_it_can_parse() -> None:
     assert [p["meta_info"]["input_token_logprobs"] for p in body.payloads] == [[], [[None, 7, None]]]
 
 
+def test_rows_beyond_the_ids() -> None:
+    """``max_new_tokens=0`` has a row and no token; before 0.5.10 speculative decoding left rows over."""
+    none = Script(token_ids=(), pieces=(), finish=Finish.length(0), logprobs=(), extra_rows=((-1.0, 5),))
+    meta = encode(none, INCREMENTAL).payloads[0]["meta_info"]
+    assert meta["output_token_logprobs"] == [[-1.0, 5, None]]
+    assert (meta["output_token_logprobs_length"], meta["completion_tokens"]) == (1, 0)
+    over = Script(
+        token_ids=(1,), pieces=(b"a",), finish=Finish.length(1), logprobs=(-2.0,), extra_rows=((-1.0, 5), (-3.0, 6))
+    )
+    for version, rows in (("0.5.9", 3), ("0.5.10", 1)):
+        body = encode(over, sglang(version))
+        assert len(body.payloads[0]["meta_info"]["output_token_logprobs"]) == rows
+        assert (body.held[0].tokens, body.held[0].rows) == (1, rows)
+
+
+def test_grpc_gateway_of_a_pair() -> None:
+    script = Script(token_ids=(7, 8), pieces=(b"\xf0\x9f", b"\x98\x80"), finish=Finish.length(2), logprobs=(-0.5, -1.5))
+    first, second, last = encode(script, PROFILES["grpc-gateway-pd"]).payloads
+    assert first["meta_info"]["output_token_logprobs"] == [[-0.5, 7.0]]
+    assert second["text"] == last["text"] == "\ufffd\ufffd\ufffd"
+    assert last["output_ids"] == [8]
+    assert last["meta_info"]["finish_reason"] == {"type": "length", "length": 2}
+    assert last["index"] == 0
+
+
+def test_error_events_by_version() -> None:
+    assert sglang("0.5.12").error("no") == {"message": "no"}
+    assert sglang("0.5.13").error("no") == {
+        "message": "no",
+        "type": "invalid_request_error",
+        "code": 400,
+        "retryable": False,
+    }
+    assert PROFILES["rust"].error("no", status_code=503) == {"message": "no", "code": 503}
+
+
+def test_whole_response_of_a_shed_request() -> None:
+    shed = Script(token_ids=(), pieces=(), finish=Finish.overloaded())
+    with pytest.raises(HTTPFailureError) as failure:
+        nonstream(shed, INCREMENTAL)
+    assert failure.value.status == 503
+    assert failure.value.body["message"] == "The request queue is full."
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="logprobs has 1 entries for 2 token ids"):
         Script(token_ids=(1, 2), pieces=(b"a", b"b"), finish=Finish.length(2), logprobs=(-1.0,))

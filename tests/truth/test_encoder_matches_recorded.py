@@ -58,7 +58,7 @@ def test_capture(name: str) -> None:
     one = CAPTURES[name]
     profile = rebuild.profile_of(one)
     if not one.facts["ground_truth"]:
-        error = one.payloads[0]["error"]
+        error = profile.error(one.payloads[0]["error"]["message"])
         body = encode(stream_scripts.HELLO, profile).failed(0, error)
         assert body.data == one.body
         return

@@ -80,7 +80,7 @@ class RustOutput:
         if status is None:
             return False
         message = (self._script.finish.reason or {}).get("message", "")
-        self._pending.append({"error": {"message": message, "code": status}})
+        self._pending.append({"error": self._profile.error(message, status_code=status)})
         return True
 
     def _frame(self, start: int, delta: str, *, finished: bool) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class ManagedOutput:
         status = script.finish.abort_status if self._finished else None
         if status is not None and profile.aborts_raise and self._stream:
             if status == 400:
-                raise StreamFailedError({"error": {"message": (script.finish.reason or {})["message"]}})
+                raise StreamFailedError({"error": profile.error((script.finish.reason or {})["message"])})
             if status == 503 or (status == 500 and profile.version >= (0, 5, 1)):
                 raise StreamFailedError(None)
         return [chunk]

@@ -68,15 +68,21 @@ def _response(script: Script, profile: Profile, sends: tuple[int, ...]) -> dict[
     if finish.how == "unfinished":
         raise ValueError("an output that never ends has no response")
     if finish.abort_status is not None and 400 <= finish.abort_status < 600:
-        message = (finish.reason or {}).get("message", "")
-        body = {"error": {"message": message}} if finish.abort_status == 400 else {"detail": message}
-        raise HTTPFailureError(finish.abort_status, body)
+        raise _failure(finish.abort_status, (finish.reason or {}).get("message", ""))
     output = ManagedOutput(script, profile, stream=False)
     for step, new_tokens in enumerate(sends):
         output.send(new_tokens, last=step == len(sends) - 1 and finish.how == "finished")
     if finish.how == "queued":
         output.abort()
     return output.take()[0]
+
+
+def _failure(status: int, message: str) -> HTTPFailureError:
+    """``_create_error_response`` for a bad request, the handler of ``HTTPException`` for the rest."""
+    if status == 400:
+        return HTTPFailureError(status, {"error": {"message": message}})
+    body = {"object": "error", "message": message, "type": str(status), "param": None, "code": status}
+    return HTTPFailureError(status, body)
 
 
 def _forced(tokens: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ of ``manager.py`` (SGLang itself) and ``gateways.py`` (what stands in front of i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Version: TypeAlias = "tuple[int, int, int]"
 Family = Literal["sglang", "rust", "grpc", "grpc_pd", "http_pd", "dynamo"]
@@ -206,10 +206,15 @@ class Profile:
         """A rejected request has logprob keys, empty ones (since 0.5.19)."""
         return self.version >= (0, 5, 19)
 
-    @property
-    def typed_errors(self) -> bool:
-        """Error events say type, code and retryable (since 0.5.13; ``http_server.stream_results``)."""
-        return self.version >= (0, 5, 13)
+    def error(self, message: str, *, status_code: int = 400) -> dict[str, Any]:
+        """What an error event for the whole stream says (``http_server.stream_results``: more since 0.5.13)."""
+        if self.family == "rust":
+            return {"message": message, "code": status_code}
+        if self.family in ("grpc", "grpc_pd"):
+            return {"message": message, "type": "internal_error"}
+        if self.family == "dynamo" or self.version < (0, 5, 13):
+            return {"message": message}
+        return {"message": message, "type": "invalid_request_error", "code": status_code, "retryable": False}
 
     # ---- the whole
 

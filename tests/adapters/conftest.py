@@ -1,0 +1,51 @@
+"""Fixtures of the adapters' tests."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ssefold.adapters import slime as adapter
+
+STANDINS = Path(__file__).parent / "standins"
+SLIMES = ("rollout.sglang_rollout", "rollout.streaming_utils", "utils.types", "utils.http_utils", "utils.misc")
+
+
+@pytest.fixture(autouse=True)
+def _no_leftovers() -> None:
+    """Some versions of monkeypatch put back what they found by asking: a stand-in's, which must not outlive its test."""
+    for name in adapter._SLIMES:
+        vars(adapter).pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def slime_modules() -> dict[str, ModuleType]:
+    """The stand-in's modules, loaded once and taken out of ``sys.modules`` again."""
+    pytest.importorskip("numpy", reason="the stand-in for slime has NumPy arrays where slime has torch tensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(STANDINS))
+        for name in (*SLIMES, "utils.processing_utils", "observability.trace_utils"):
+            importlib.import_module(f"slime.{name}")
+    names = [name for name in sys.modules if name.partition(".")[0] == "slime"]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+@pytest.fixture
+def slime(slime_modules: dict[str, ModuleType]) -> Iterator[SimpleNamespace]:
+    """The stand-in for slime, importable as ``slime``, as new; its modules by their last name."""
+    modules: dict[str, Any] = {name: slime_modules[f"slime.{name}"] for name in SLIMES}
+    rollout, http, misc = (modules[name] for name in ("rollout.sglang_rollout", "utils.http_utils", "utils.misc"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in slime_modules.items():
+            patch.setitem(sys.modules, name, module)
+        patch.setattr(http, "_http_client", None)
+        patch.setattr(rollout, "GenerateState", rollout.GenerateState)
+        misc.SingletonMeta.forget()
+        by_name = {name.rpartition(".")[2]: module for name, module in modules.items()}
+        yield SimpleNamespace(**by_name, Sample=by_name["types"].Sample)

@@ -1,0 +1,4 @@
+"""What ``ssefold.adapters.slime`` needs of slime, restated from its documented behaviour, with NumPy where slime has torch.
+
+It checks what slime checks, with errors of the same types and key words, so that a sample which passes here passes there.
+"""

@@ -1,0 +1,1 @@
+"""The part of slime.observability that rollouts use."""

@@ -1,0 +1,1 @@
+"""The part of slime.rollout that a custom generate function meets."""

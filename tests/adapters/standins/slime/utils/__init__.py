@@ -1,0 +1,1 @@
+"""The part of slime.utils that rollouts use."""
