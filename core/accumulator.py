@@ -79,7 +79,7 @@ class Accumulator:
             failure = server_error(data)
             if failure is not None:
                 failure.index = self._state.index
-                self._state.error = failure
+                self.fail(failure)
                 raise failure
             return self.fold(data)
         except StreamError as error:
@@ -202,6 +202,7 @@ class Accumulator:
         """Mark this output as failed by the server; what arrives for it later is ignored."""
         if self._state.finish is None:
             self._state.error = error
+            self._state.steady = None
 
     def __repr__(self) -> str:
         state = self._state
@@ -284,7 +285,7 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     if chunk.completion is not None and tokens is not None:
         state.count = chunk.completion
     state.ids_sent = state.ids_sent or chunk.ids is not None
-    state.chunks += 1
+    state.begun = True
     state.finish = chunk.finish
     state.steady = None if tokens is None else steady_keys(state, chunk)
     ids = state.token_ids[start:]

@@ -16,7 +16,7 @@ from .errors import IncompleteStreamError, StreamError
 from .lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
-from .sse import SSEParser
+from .sse import SSEParser, _as_bytes
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20
@@ -47,6 +47,8 @@ class GenerateDecoder:
         self._max_event_size = max_event_size
         self._parser = SSEParser(max_event_size=max_event_size)
         self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None)
+        # What is left of the read being folded.
+        self._rest = b""
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -73,24 +75,16 @@ class GenerateDecoder:
         """
         if self._closed:
             raise ValueError("feed() after close(): make a new GenerateDecoder for each response body")
+        self._rest = data if type(data) is bytes else _as_bytes(data)
         if self.error is not None:
-            with suppress(StreamError, ValueError):
-                self._outputs.look_for_done(self._parser.feed(data))
+            self._look_for_done(self._rest)
             raise self.error
         updates: list[Update] = []
         try:
-            if type(data) is bytes and len(data) >= _WORTH_A_RUN:
-                if not self.outputs:
-                    # The first events say what is to be expected of the others.
-                    self._outputs.fold(self._parser.feed(data[:_FIRST_LOOK]), updates)
-                    data = data[_FIRST_LOOK:]
-                if self._outputs.expects_run:
-                    data = self._fold_run(data, updates)
-            self._outputs.fold(self._parser.feed(data), updates)
-            if self._parser.error is not None:
-                raise self._parser.error
+            self._fold(updates)
         except StreamError as error:
             self._fail(error)
+            self._look_for_done(self._rest)
             if not updates:
                 raise
         return updates
@@ -115,16 +109,30 @@ class GenerateDecoder:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
 
-    def _fold_run(self, data: bytes, updates: list[Update]) -> bytes:
-        """Fold what can be folded at once of a read; returns what is left of it."""
-        parser = self._parser
-        if not parser.is_between_events:
-            first = data.find(b"\n\n") + 2
-            self._outputs.fold(parser.feed(data[:first]), updates)
-            data = data[first:]
-        if parser.is_between_events and len(data) <= self._max_event_size:
-            data = data[self._outputs.fold_run(data, updates) :]
-        return data
+    def _fold(self, updates: list[Update]) -> None:
+        """Fold ``self._rest``, a read: from a large one what can be folded at once, and then the rest."""
+        data = self._rest
+        if len(data) >= _WORTH_A_RUN:
+            if not self.outputs:
+                self._fold_part(data, _FIRST_LOOK, updates)  # which says what is to be expected of the others
+            if self._outputs.expects_run:
+                if not self._parser.is_between_events:
+                    self._fold_part(self._rest, self._rest.find(b"\n\n") + 2, updates)
+                if self._parser.is_between_events and len(self._rest) <= self._max_event_size:
+                    self._rest = self._rest[self._outputs.fold_run(self._rest, updates) :]
+        self._fold_part(self._rest, len(self._rest), updates)
+        if self._parser.error is not None:
+            raise self._parser.error
+
+    def _fold_part(self, data: bytes, end: int, updates: list[Update]) -> None:
+        whole = end >= len(data)
+        self._rest = b"" if whole else data[end:]
+        self._outputs.fold(self._parser.feed(data if whole else data[:end]), updates)
+
+    def _look_for_done(self, data: bytes) -> None:
+        # Nothing is folded after a failure, but [DONE] behind an error event is still worth knowing.
+        with suppress(StreamError, ValueError):
+            self._outputs.look_for_done(self._parser.feed(data))
 
     def _skip(self, data: bytes) -> None:
         """Pass over a payload that is not JSON; for subclasses that tell somebody."""

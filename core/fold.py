@@ -96,11 +96,13 @@ def _is_probe(state: OutputState, chunk: Chunk) -> bool:
 
 
 def _is_rejected(state: OutputState, chunk: Chunk) -> bool:
-    # Validation abort: the scheduler put [0] in the prompt's place and sampled one token of no meaning.
+    # Validation abort: the scheduler put [0] in the prompt's place and sampled one token of no meaning. 503 is never
+    # one: it sheds load or stops a request that ran too long, whose tokens are real.
     status = None if chunk.finish is None else chunk.finish.status_code
     return (
         status is not None
         and status >= 400
+        and status != 503
         and not state.token_ids
         and not chunk.rows
         and not chunk.rows_total
@@ -119,7 +121,7 @@ def _is_queue_abort(state: OutputState, chunk: Chunk) -> bool:
     # Only chunks made by _handle_abort_req lack prompt_tokens.
     if chunk.finish is None or chunk.finish.type != "abort" or chunk.meta.get("prompt_tokens"):
         return False
-    return state.chunks == 0 or bool(state.meta.get("prompt_tokens"))
+    return not state.begun or bool(state.meta.get("prompt_tokens"))
 
 
 def _without_tokens(text: TextStep | None) -> Plan:

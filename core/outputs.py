@@ -14,7 +14,7 @@ from typing import Any
 from .accumulator import Accumulator, server_error
 from .errors import PayloadError, ServerError, StreamError
 from .lanes import INCREMENTAL, Mode
-from .payload import BadJSONError, json_backend, parse_payload
+from .payload import BadJSONError, parse_payload
 from .runs import RunFolder
 from .sse_event import ServerSentEvent
 from .steady import fold_steady
@@ -46,14 +46,13 @@ class Outputs:
 
         :raises StreamError: an event was refused, or reports a failure of the whole stream.
         """
-        loads = json_backend()
         for at, event in enumerate(events):
             payload: Any = None
             if self._settled and (len(event[1]) < SMALLEST or not self._cutters) and event[0] == "message":
                 try:
-                    payload = loads(event[1])
+                    payload = parse_payload(event[1])
                     update = self._fold_steady(payload)
-                except (ValueError, RecursionError, TypeError, AttributeError):
+                except PayloadError:
                     update = None  # [DONE], or something to be refused in words
                 if update is not None:
                     updates.append(update)
@@ -88,7 +87,7 @@ class Outputs:
         """The steady way, for a payload of only the usual keys."""
         if len(payload) == 3:
             output = self.by_index.get(0)
-        elif len(payload) == 4 and "index" in payload:
+        elif len(payload) == 4 and type(payload.get("index")) is int:
             output = self.by_index.get(payload["index"])
         else:
             return None
@@ -150,11 +149,18 @@ class Outputs:
         if cutter is None or payload is None:
             return None
         output = self.by_index[index]
-        if output.is_over or payload.get("error") is not None or payload.get("index", 0) != index:
+        if output.is_over or payload.get("error") is not None or _index(payload.get("index")) != index:
             cutter.forget()
             return None
         state = output.state
-        if cutter.leaves_deltas and state.steady is not None and cutter.ids == len(state.token_ids):
+        if (
+            cutter.leaves_deltas
+            and state.steady is not None
+            and cutter.ids == len(state.token_ids)
+            and (len(payload) == 3 or (len(payload) == 4 and "index" in payload))
+        ):
+            for name in cutter.constants:
+                payload["meta_info"][name] = state.meta[name]
             update = fold_steady(state, payload)
             if update is not None:
                 cutter.ids += len(update.token_ids)

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from .errors import PayloadError
 
+#: Deeper nesting is refused, so that whatever was folded can be copied, compared and written again.
+MAX_DEPTH = 100
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -71,6 +73,8 @@ def parse_payload(data: bytes) -> dict[str, Any]:
     """
     try:
         value = json_backend()(data)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deeper(value):
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise BadJSONError(f"the event's data is not JSON: {error}. It begins with {data[:80]!r}") from error
     if type(value) is not dict:
@@ -78,6 +82,20 @@ def parse_payload(data: bytes) -> dict[str, Any]:
             f"the event's data must be a JSON object, found {type(value).__name__}. It begins with {data[:80]!r}"
         )
     return value
+
+
+def _is_deeper(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is list or type(child) is dict
+        ]
+        if not level:
+            return False
+    return True
 
 
 class BadJSONError(PayloadError):

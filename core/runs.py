@@ -23,8 +23,8 @@ from .update import Update
 SHORTEST = 6
 _MOST_REST = 64
 _LAST = b"\ndata: [DONE]\n\n"
-_TEXT = rb'(?P<text>[^"\\\n]*(?:\\.[^"\\\n]*)*)'
-_ROW = rb"\[(?P<logprob>[^,\[\]\"\n]+),{id},null\]"
+_TEXT = rb'(?P<text>[^"\\\r\n]*(?:\\.[^"\\\r\n]*)*)'
+_ROW = rb"\[(?P<logprob>[^,\[\]\"\r\n]+),{id},null\]"
 _WHOLE_NUMBER = rb"(?:0|[1-9][0-9]*)"
 #: Counts of tokens that nothing is checked against.
 _FREE = frozenset({("meta_info", "reasoning_tokens"), ("meta_info", "num_retractions")})
@@ -139,6 +139,8 @@ def _fold_columns(state: OutputState, payloads: Sequence[bytes], columns: list[t
         return []
     if totals != list(range(start + 1, start + len(ids) + 1)) or set(map(type, logprobs)) != {float}:
         return []
+    if tuple(meta) != state.steady:
+        return []  # the pattern is older than the keys that the stream has now
     lane = state.text
     starts = accumulate(map(len, texts), initial=lane.length)
     none = repeat(None)

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from .errors import EventTooLargeError
-from .sse_buffer import LARGE_EVENT, MANY_PIECES, EventBuffer
+from .sse_buffer import MANY_PIECES, EventBuffer
 from .sse_bulk import LF, take_named_events, take_plain_events
 from .sse_event import ServerSentEvent, make_event
 
@@ -179,18 +179,16 @@ class SSEParser:
             data = _as_bytes(data)
         phase = self._phase
         buffer = self._buffer
+        if phase is _DATA and LF not in data and CR not in data:
+            # One more piece of a large event, and no bound to look at: what _continue_line does, without its cost.
+            held = buffer.held + len(data)
+            if held <= buffer.easy_size and len(buffer.pieces) < MANY_PIECES:
+                buffer.held = held
+                buffer.pieces.append(data)
+                return []
         events: list[ServerSentEvent] = []
         try:
-            if phase is _DATA:
-                if LF not in data and CR not in data:  # one more piece of a large event; as buffer.add_data would do
-                    held = buffer.held = buffer.held + len(data)
-                    if held > buffer.max_size:
-                        buffer.refuse(b"data")
-                    buffer.pieces.append(data)
-                    if held > LARGE_EVENT or len(buffer.pieces) > MANY_PIECES:
-                        buffer.spill()
-                    return events
-            elif phase is not _LINE:
+            if phase is not _LINE and phase is not _DATA:
                 data = self._enter(data)
                 if not data:
                     return events
@@ -201,31 +199,26 @@ class SSEParser:
                 # followed by LF]": a CR ends its line at once, and a LF that opens the next read is dropped.
                 ends_in_cr = data[-1] == CR
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            elif (  # one plain event and nothing else, as from a server that writes them one by one
-                data.find(LF) == len(data) - 2
-                and data[:6] == b"data: "
-                and data[-1] == LF
-                and phase is _LINE
-                and buffer.fresh
-                and len(data) <= buffer.max_size
-            ):
-                events.append(make_event(("message", data[6:-2], self._last_event_id)))
-                return events
             pos = 0
             if phase is not _LINE:
                 pos = self._continue_line(data)
                 if not pos:
                     return events
-            if (
-                not buffer.fresh and data[pos : pos + 1] == b"\n"
-            ):  # the usual end of an event that began in another read
+            if not buffer.fresh and data[pos : pos + 1] == b"\n":
                 self._dispatch(events)
                 pos += 1
             if buffer.fresh and len(data) <= buffer.max_size:
-                pos = take_plain_events(data, pos, self._last_event_id, events)
-                if data[pos : pos + 6] == b"event:":
+                start = data[pos : pos + 6]
+                if start == b"data: ":
+                    pos = take_plain_events(data, pos, self._last_event_id, events)
+                    if data.find(LF, pos) < 0 and data[pos : pos + 6] == b"data: ":
+                        self._phase = _DATA
+                        buffer.start_data(_end_of(data, pos + 6))
+                        return events
+                elif start == b"event:":
                     pos = take_named_events(data, pos, self._last_event_id, events)
-            self._take_lines(data, pos, events)
+            if pos < len(data):
+                self._take_lines(data, pos, events)
             if ends_in_cr:
                 self._phase = _Phase.AFTER_CR
         except EventTooLargeError as error:
@@ -268,7 +261,7 @@ class SSEParser:
             if end > _WORTH_A_VIEW and data[end + 1 : end + 2] == b"\n":
                 self._buffer.add_data(memoryview(data)[:end])  # which is joined, and let go, at once
             else:
-                self._buffer.add_data(data[:end])
+                self._buffer.add_data(data if end < 0 else data[:end])
         elif phase is _Phase.VALUE:
             part = data if end < 0 else data[:end]
             self._buffer.hold(self._field, len(part))
@@ -318,40 +311,25 @@ class SSEParser:
             lines = data[pos:stop].split(b"\n")
             pos = stop - len(lines.pop())
             for line in lines:
-                start = line[:6]
-                if start == b"data: ":  # as _take would do
-                    value = line[6:]
-                    if buffer.pieces or buffer.spilled is not None:
-                        buffer.begin_data()
-                    buffer.fresh = False
-                    held = buffer.held = buffer.held + len(value)
-                    if held > buffer.max_size:
-                        buffer.refuse(b"data")
-                    buffer.pieces.append(value)
-                    if held > LARGE_EVENT or len(buffer.pieces) > MANY_PIECES:
-                        buffer.spill()
-                elif start == b"event:":
-                    buffer.set_type(line[7:] if line[6:7] == b" " else line[6:])
+                if line[:6] == b"data: ":
+                    buffer.begin_data()
+                    buffer.add_data(line[6:])
                 elif line:
                     field, _, value = line.partition(b":")
                     self._take(field, value[1:] if value[:1] == b" " else value)
                 elif not buffer.fresh:
                     self._dispatch(events)
-        self._phase = _LINE
         if pos < size:
             self._begin_line(data, pos)
 
     def _begin_line(self, data: bytes, pos: int) -> None:
         """Keep what has to be kept of the line at ``pos``, which ``data`` does not end."""
         start = data[pos : pos + _LONGEST_NAME + 2]
-        if start[:6] == b"data: ":
-            field, pos = b"data", pos + 6
-        elif start in _UNDECIDED or (start == b":" and self._on_comment is not None):
+        if start in _UNDECIDED or (start == b":" and self._on_comment is not None):
             self._phase = _Phase.NAME
             self._head = start
             return
-        else:
-            field, pos = _split_line(data, pos, len(data))
+        field, pos = _split_line(data, pos, len(data))
         if field == b"data":
             self._phase = _DATA
             self._buffer.begin_data()

@@ -24,10 +24,11 @@ class EventBuffer:
     :ivar fresh: nothing of an event has come since the last one was taken out.
     :ivar held: bytes held for the event, as bounded by ``max_size``: the data with one byte for each line end in it, the
         event type, the ID, and what has come of the value of an unfinished line.
+    :ivar easy_size: up to this size of the event, pieces can be added without a look at any bound but ``MANY_PIECES``.
     :ivar pieces: the data, or its end if ``spilled`` holds the rest.
     """
 
-    __slots__ = ("event_type", "fresh", "held", "max_size", "new_id", "pieces", "spilled")
+    __slots__ = ("easy_size", "event_type", "fresh", "held", "max_size", "new_id", "pieces", "spilled")
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
@@ -37,6 +38,7 @@ class EventBuffer:
         """Forget the event."""
         self.fresh = True
         self.held = 0
+        self.easy_size = min(self.max_size, LARGE_EVENT)
         self.pieces: list[bytes | memoryview] = []
         self.spilled: BytesIO | None = None
         self.event_type = b""
@@ -71,21 +73,28 @@ class EventBuffer:
             self.hold(b"data", 1)
             self.pieces.append(b"\n")
 
+    def start_data(self, piece: bytes | memoryview) -> None:
+        """Begin an event by what has come of its first data line, which is known not to be too large."""
+        self.fresh = False
+        self.held = len(piece)
+        self.pieces.append(piece)
+
     def add_data(self, piece: bytes | memoryview) -> None:
         """Add to the data line that was begun; a view must be of immutable bytes."""
         held = self.held = self.held + len(piece)
-        if held > self.max_size:
-            self.refuse(b"data")
         self.pieces.append(piece)
-        if held > LARGE_EVENT or len(self.pieces) > MANY_PIECES:
-            self.spill()
+        if held > self.easy_size or len(self.pieces) > MANY_PIECES:
+            if held > self.max_size:
+                self.refuse(b"data")
+            self._spill()
 
-    def spill(self) -> None:
+    def _spill(self) -> None:
         """Move the pieces to where they take only their own bytes."""
         if self.spilled is None:
             self.spilled = BytesIO()
         self.spilled.writelines(self.pieces)
         self.pieces = []
+        self.easy_size = min(self.max_size, self.held + LARGE_EVENT)
 
     def set_type(self, value: bytes) -> None:
         """Take the value of an event line; the last one counts."""
@@ -103,9 +112,10 @@ class EventBuffer:
     def take_data(self) -> bytes | None:
         """Take out the data, joined; None if there was no data line."""
         if self.spilled is not None:
-            self.spill()
+            self._spill()
             data = self.spilled.getvalue()  # the BytesIO's own buffer, not a copy of it
             self.spilled = None
+            self.easy_size = min(self.max_size, LARGE_EVENT)
             return data
         if not self.pieces:
             return None

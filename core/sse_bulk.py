@@ -51,19 +51,19 @@ def take_named_events(data: bytes, pos: int, last_id: str, events: list[ServerSe
 
     :returns: where the first thing begins that is something else, or is not complete.
     """
-    head, *parts = data[pos:].split(b"\ndata: ")
     known_head = b""
     event_type = ""
-    for part in parts:
-        value, blank, next_head = part.rpartition(b"\n\n")
-        if not blank or LF in value:
+    while (line_end := data.find(b"\ndata: ", pos)) >= 0:
+        start = line_end + 7
+        end = data.find(LF, start)
+        if end < 0 or data[end + 1 : end + 2] != b"\n":
             break
+        head = data[pos:line_end]
         if head != known_head:
             if head[:7] != b"event: " or LF in head:
                 break
             known_head = head
             event_type = head[7:].decode("utf-8", "replace") or "message"
-        events.append(make_event((event_type, value, last_id)))
-        pos += len(head) + len(b"\ndata: ") + len(part) - len(next_head)
-        head = next_head
+        events.append(make_event((event_type, data[start:end], last_id)))
+        pos = end + 2
     return pos

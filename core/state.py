@@ -21,7 +21,7 @@ class OutputState:
     """The state of one output.  Arrays: ``token_ids`` int64, ``logprobs`` float64 with NaN for null."""
 
     __slots__ = (
-        "chunks",
+        "begun",
         "count",
         "error",
         "extras",
@@ -70,7 +70,8 @@ class OutputState:
         #: Other top-level keys (prompt_token_ids, ...), the last of each.
         self.other: dict[str, Any] = {}
         self.count: int | None = None
-        self.chunks = 0
+        #: A chunk came.
+        self.begun = False
         self.finish: FinishReason | None = None
         self.error: ServerError | None = None
         self.top_p: TopPReplay | None = None
@@ -125,7 +126,7 @@ class OutputState:
             "meta": dict(self.meta),
             "other": dict(self.other),
             "count": self.count,
-            "chunks": self.chunks,
+            "begun": self.begun,
             "finish": None if self.finish is None else thaw(self.finish.raw),
             "error": _error_to_plain(self.error),
             "top_p": None if top_p is None else [_int32(top_p.token_ids), _int32(top_p.offsets)],
@@ -151,7 +152,7 @@ class OutputState:
         state.meta = dict(plain["meta"])
         state.other = dict(plain["other"])
         state.count = plain["count"]
-        state.chunks = plain["chunks"]
+        state.begun = plain["begun"]
         state.finish = FinishReason.parse(plain["finish"])
         state.error = _error_from_plain(plain["error"])
         if plain["top_p"] is not None:

@@ -93,6 +93,8 @@ def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
         if (
             meta["output_token_logprobs_length"] != total
             or ids != [token_id]
+            or type(ids[0]) is not int
+            or type(meta["output_token_logprobs_length"]) is not int
             or type(token_id) is not int
             or type(logprob) is not float
             or type(text) is not str

@@ -85,12 +85,13 @@ def index_of(payload: bytes) -> int:
 class SuffixCutter:
     """The repeating regions of one output's payloads.  ``learn`` from a whole payload, then ``cut`` those after it.
 
+    :ivar constants: names of values that are the same in every payload and are cut whole.
     :ivar ids: length of ``output_ids`` in the last payload, if that is cut.
     :ivar leaves_deltas: text, ids and rows are all cut and nothing else grows: what is left after cutting is what a
         server in incremental mode would send, as long as no list ran ahead of another.
     """
 
-    __slots__ = ("_failures", "_known", "_payload", "_regions", "_rest", "ids", "leaves_deltas")
+    __slots__ = ("_failures", "_known", "_payload", "_regions", "_rest", "constants", "ids", "leaves_deltas")
 
     def __init__(self) -> None:
         self._regions: list[_Region] = []
@@ -99,6 +100,7 @@ class SuffixCutter:
         self._known: list[tuple[bytes, int, int]] = []
         self._failures = 0
         self._rest = 0
+        self.constants: tuple[str, ...] = ()
         self.ids = 0
         self.leaves_deltas = False
 
@@ -132,6 +134,7 @@ class SuffixCutter:
             at = span.end
         self._payload = payload
         self.ids = len(data.get("output_ids") or ())
+        self.constants = tuple(region.path[-1] for region in self._regions if region.kind is _Kind.CONSTANT)
         growing = {region.path for region in self._regions if region.kind is _Kind.GROWING}
         self.leaves_deltas = growing == {_TEXT_PATH, _IDS_PATH} | ({_ROWS_PATH} if state.rows_sent else set())
 
@@ -208,14 +211,11 @@ class SuffixCutter:
         """What was cut from the payload that is about to be folded; None if a list turned out to be no lane."""
         text = ids = 0
         lists: dict[str, int] = {}
-        constants: list[str] = []
         for region in self._regions:
             path = region.path
-            if region.kind is _Kind.CONSTANT:
-                constants.append(path[-1])
-            elif region.kind is _Kind.FRESH:
+            if region.kind is not _Kind.GROWING:
                 continue
-            elif path == _TEXT_PATH:
+            if path == _TEXT_PATH:
                 text = state.text.length
             elif path == _IDS_PATH:
                 ids = self.ids
@@ -226,7 +226,7 @@ class SuffixCutter:
                 if items is None:
                     return None
                 lists[path[-1]] = len(items)
-        return Skips(text, ids, lists, tuple(constants))
+        return Skips(text, ids, lists, self.constants)
 
     def forget(self) -> None:
         """Start anew with the next payload that is learned."""

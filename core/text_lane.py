@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from .errors import ProtocolError
 from .lanes import CUMULATIVE, INCREMENTAL, Lane
 
-
 #: Pieces in a row that are worth joining.
-MANY_PARTS = 1024
+_MANY_PARTS = 1024
 
 
 class TextStep(NamedTuple):
@@ -33,11 +32,13 @@ class TextStep(NamedTuple):
 class TextLane:
     """Text received so far.  ``plan_*`` changes nothing; ``apply`` can not fail."""
 
-    __slots__ = ("_marks", "lane", "length", "missing", "parts", "seen", "sure")
+    __slots__ = ("_joined", "_marks", "lane", "length", "missing", "parts", "seen", "sure")
 
     def __init__(self) -> None:
         #: Pieces of the text in order; the list itself stays the same object.
         self.parts: list[str] = []
+        # This many pieces at the front are joined ones.
+        self._joined = 0
         self.length = 0
         self.lane: Lane | None = None
         self.sure = False
@@ -53,6 +54,7 @@ class TextLane:
         parts = self.parts
         if len(parts) > 1:
             parts[:] = ["".join(parts)]
+            self._joined = 1
         return parts[0] if parts else ""
 
     def plan(self, text: str, evidence: Lane | None, sure: bool) -> TextStep:
@@ -100,18 +102,16 @@ class TextLane:
         if text:
             self.parts.append(text)
             self.length += len(text)
-            if len(self.parts) > MANY_PARTS:
-                self.compact()
-
-    def compact(self) -> None:
-        """Join the pieces that came lately: a string per token takes ten times the memory of its characters."""
-        parts = self.parts
-        parts[-MANY_PARTS:] = ["".join(parts[-MANY_PARTS:])]
+            if len(self.parts) - self._joined > _MANY_PARTS:
+                # A string per token takes ten times the memory of its characters.
+                self.parts[self._joined :] = ["".join(self.parts[self._joined :])]
+                self._joined += 1
 
     def apply(self, step: TextStep) -> None:
         """Take the step.  Can not fail."""
         if step.start != self.length:
             self.parts[:] = [self.value()[: step.start]]
+            self._joined = 1
         self.length = step.start
         self.append(step.tail)
         self.lane = step.lane

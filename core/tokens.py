@@ -164,6 +164,9 @@ def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bo
         return (CUMULATIVE if state.ids_sent and length > 1 and have else None), False
     if skipped:
         raise _disagree(chunk, ids, truth(skipped, total))
+    if length > total and chunk.finish is None and "text" not in chunk.top and ids[:total] == truth(0, total):
+        # Batches of 0.4.6 with --skip-tokenizer-init: the list has run ahead of the rows, which bring these ids next.
+        return (CUMULATIVE if state.ids_sent and have else None), False
     if length <= count <= total and ids == truth(count - length, count):
         # The last tokens: a delta, or what is left of one after the server dropped chunks, or the last id repeated.
         return (INCREMENTAL if state.ids_sent and have else None), False

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 BODY_SIZE = 2**16
 """So much of such an answer is read."""
 
-PATIENCE = 1.0
-"""Seconds to wait for a pooled connection before giving up our own: it may be the one that the pool can not spare."""
-
 
 def abort_body(rid: str) -> bytes:
     """The body of one ``/abort_request``."""

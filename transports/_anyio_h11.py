@@ -15,6 +15,7 @@ from ._abort import BODY_SIZE
 from ._answer import Head
 from ._anyio_decode import RECEIVE
 from ._errors import TransportError
+from ._gate import Gate
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -34,6 +35,7 @@ class Dialer:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(f"the url must be absolute, http or https, found {url!r}")
         self._ssl_context = ssl_context
+        self.gate = Gate()  # nothing is shared with other streams
 
     def exchange(self, idle_timeout: float | None) -> HTTPExchange:
         """See :class:`._exchange.Client`."""
@@ -71,6 +73,7 @@ class HTTPExchange:
         self._idle_timeout = idle_timeout
         self._stream: ByteStream | None = None
         self._protocol = h11.Connection(h11.CLIENT)
+        self._ended = False
         self._failure: TransportError | None = None
         self._place = ""
 
@@ -131,11 +134,14 @@ class HTTPExchange:
             raise self._failure
         parts: list[bytes] = []
         try:
-            while True:
+            while not self._ended:
                 event = self._protocol.next_event() if parts else await self._next_event()
-                if not isinstance(event, h11.Data):
-                    break  # NEED_DATA: all that has come was taken; or the end, which stays to be seen by the next read
-                parts.append(bytes(event.data))
+                if event is h11.NEED_DATA:
+                    break  # all that has come was taken
+                if isinstance(event, h11.Data):
+                    parts.append(bytes(event.data))
+                else:
+                    self._ended = True
         except TimeoutError as error:
             self._failure = self._error("nothing came from", f"idle_timeout={self._idle_timeout} s went by", False)
             self._failure.__cause__ = error
@@ -151,8 +157,6 @@ class HTTPExchange:
         if stream is None:
             return h11.ConnectionClosed()
         while True:
-            if self._protocol.their_state is h11.DONE:
-                return h11.ConnectionClosed()
             event = self._protocol.next_event()
             if event is not h11.NEED_DATA:
                 return event

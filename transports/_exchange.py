@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ._answer import Head
+    from ._gate import Gate
     from ._request import PreparedRequest
 
 
@@ -40,6 +41,11 @@ class Exchange(Protocol):
 
 class Client(Protocol):
     """Makes exchanges, and short requests beside them."""
+
+    @property
+    def gate(self) -> Gate:
+        """Where short requests wait for their turn."""
+        ...
 
     def exchange(self, idle_timeout: float | None) -> Exchange:
         """A new exchange, not yet begun."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._abort import PATIENCE, abort_body, abort_headers, abort_refused, worker_urls
+from ._abort import abort_body, abort_headers, abort_refused, worker_urls
 from ._answer import BODY_LIMIT, Head, refused
 from ._errors import TransportError
 from ._folding import Folding
@@ -159,17 +159,19 @@ class GenerateStream(UpdateStream):
         # Told before the response is closed: a server forgets the id of a client that has gone (_abort).
         folding, timeout = self._folding, self._options.abort_timeout
         ids = folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
-        told = not ids or await self._try_to_tell(ids, timeout / 2, patience=min(PATIENCE, timeout / 4))
+        # A pool without a connection to spare may need ours, so not all of the time is spent on asking it for another.
+        told = not ids or await self._try_to_tell(ids, timeout * 3 / 4, patience=timeout / 4)
         await super()._leave()
         if not told:
-            await self._try_to_tell(ids, timeout / 2, patience=timeout / 2, last=True)
+            await self._try_to_tell(ids, timeout / 4, patience=timeout / 4, last=True)
 
     async def _try_to_tell(self, ids: list[str], timeout: float, *, patience: float, last: bool = False) -> bool:
         failures: list[TransportError] = []
 
         async def tell() -> None:
             try:
-                await self._tell(ids, timeout, patience=patience)
+                async with self._client.gate.passed(self._runtime):
+                    await self._tell(ids, timeout, patience=patience)
             except TransportError as error:
                 failures.append(error)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ._abort import PATIENCE, abort_body, abort_headers, abort_refused, worker_urls
+from ._abort import abort_body, abort_headers, abort_refused, worker_urls
 from ._answer import BODY_LIMIT, Head, refused
 from ._errors import TransportError
 from ._folding import Folding
@@ -207,11 +207,11 @@ class SyncGenerateStream:
         ids = folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
         told = False
         try:
-            told = not ids or self._try_to_tell(ids, timeout / 2, patience=min(PATIENCE, timeout / 4))
+            told = not ids or self._try_to_tell(ids, timeout * 3 / 4, patience=timeout / 4)
         finally:
             exchange.close()
         if not told:
-            self._try_to_tell(ids, timeout / 2, patience=timeout / 2, last=True)
+            self._try_to_tell(ids, timeout / 4, patience=timeout / 4, last=True)
         folding.emit("close", metrics=folding.metrics, complete=folding.complete, error=folding.failure)
 
     def _try_to_tell(self, ids: list[str], timeout: float, *, patience: float, last: bool = False) -> bool:

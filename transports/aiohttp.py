@@ -16,6 +16,7 @@ from ._abort import BODY_SIZE
 from ._answer import Head
 from ._collect import collect_stream
 from ._errors import TransportError
+from ._gate import gate_of
 from ._options import Options
 from ._request import prepare
 from ._stream import GenerateStream
@@ -58,6 +59,7 @@ class _Session:
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
+        self.gate = gate_of(session)
 
     def exchange(self, idle_timeout: float | None) -> _Exchange:
         return _Exchange(self._session, idle_timeout)

@@ -14,6 +14,7 @@ from ._abort import BODY_SIZE
 from ._answer import Head
 from ._collect import collect_stream, collect_sync_stream
 from ._errors import TransportError
+from ._gate import gate_of
 from ._options import Options
 from ._request import prepare
 from ._stream import GenerateStream
@@ -82,6 +83,7 @@ class _Httpx:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self.gate = gate_of(client)
 
     def exchange(self, idle_timeout: float | None) -> _Exchange:
         return _Exchange(self._client, idle_timeout)

@@ -14,14 +14,21 @@ import pytest
 from ssefold.adapters import slime as adapter
 
 STANDINS = Path(__file__).parent / "standins"
-SLIMES = ("rollout.sglang_rollout", "rollout.streaming_utils", "utils.types", "utils.http_utils", "utils.misc")
+SLIMES = (
+    "rollout.sglang_rollout",
+    "rollout.sglang_streaming_rollout",
+    "rollout.streaming_utils",
+    "utils.types",
+    "utils.http_utils",
+    "utils.misc",
+)
 
 
 @pytest.fixture(autouse=True)
 def _no_leftovers() -> None:
-    """Some versions of monkeypatch put back what they found by asking: a stand-in's, which must not outlive its test."""
-    for name in adapter._SLIMES:
-        vars(adapter).pop(name, None)
+    """Some versions of monkeypatch put back what they found by asking, which must not outlive its test."""
+    for name in adapter._SLIMES.keys() & vars(adapter).keys():
+        delattr(adapter, name)
 
 
 @pytest.fixture(scope="session")

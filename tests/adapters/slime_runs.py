@@ -1,4 +1,4 @@
-"""Runs of ``generate_streaming`` against the stand-in: chunks as servers send them, responses that know more or less."""
+"""Runs of ``generate_streaming`` against the stand-in: chunks as servers send them, responses that know little."""
 
 from __future__ import annotations
 

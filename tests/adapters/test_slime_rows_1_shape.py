@@ -54,9 +54,7 @@ def test_row_5_globals_are_looked_up_at_call_time(slime: Any, monkeypatch: pytes
     monkeypatch.setattr(adapter, "_prepare_prompt_ids", lambda *_args: [7, 8, 9])
     monkeypatch.setattr(adapter.http_utils, "_http_client", SimpleNamespace(stream=stream))
     monkeypatch.setattr(adapter, "trace_span", trace_span)
-    sample = asyncio.run(
-        adapter.generate_streaming(args_of(), slime.Sample(prompt="p"), {"max_new_tokens": 2})
-    )
+    sample = asyncio.run(adapter.generate_streaming(args_of(), slime.Sample(prompt="p"), {"max_new_tokens": 2}))
     assert sample.tokens == [7, 8, 9, 11]
     assert len(spans) == 1
 
@@ -105,5 +103,5 @@ def test_importable_without_slime_and_says_what_is_missing(monkeypatch: pytest.M
 
 def test_a_broken_slime_is_not_called_absent(slime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(adapter._SLIMES, "trace_span", ("json.tool.nothing",))
-    with pytest.raises(ModuleNotFoundError, match="json.tool"):
+    with pytest.raises(ModuleNotFoundError, match=r"json\.tool"):
         _ = adapter.trace_span

@@ -302,7 +302,9 @@ def test_row_23_terminal_facts_are_taken_once(slime: Any) -> None:
 @pytest.mark.parametrize("kind", RESPONSES)
 def test_row_24_the_abort_is_looked_at_behind_every_chunk(slime: Any, kind: str) -> None:
     """Also when the rest has arrived in the same read."""
-    run = Run(slime, RESPONSES[kind](stream_of([11, 12, 13], incremental=True, finish=STOP)), state=state_of(aborted=True))
+    run = Run(
+        slime, RESPONSES[kind](stream_of([11, 12, 13], incremental=True, finish=STOP)), state=state_of(aborted=True)
+    )
     sample = run(slime.Sample(prompt="p"))
     assert (sample.tokens, sample.response, sample.status) == ([1, 2, 11], "<11>", slime.Sample.Status.ABORTED)
 

@@ -78,9 +78,7 @@ def test_a_cumulative_stream_under_the_incremental_flag_is_refused() -> None:
 def test_a_length_that_falls() -> None:
     accumulator = SGLangStreamAccumulator(output_mode="cumulative")
     accumulator.add(chunk("ab", pairs_of([11, 12]), 2))
-    with pytest.raises(
-        ValueError, match="SGLang cumulative streaming output length decreased: previous=2, reported=1"
-    ):
+    with pytest.raises(ValueError, match="SGLang cumulative streaming output length decreased: previous=2, reported=1"):
         accumulator.add(chunk("a", pairs_of([11]), 1))
 
 
@@ -98,12 +96,14 @@ def test_goes_on_behind_what_was_accumulated_before(length: int) -> None:
 
 def test_a_snapshot_that_contradicts_what_was_accumulated_before() -> None:
     accumulator = SGLangStreamAccumulator("cumulative", 1, [11], [-0.11])
-    with pytest.raises(ProtocolError, match="was logprob -0.11, id 11 and is now logprob -0.12, id 12"):
+    with pytest.raises(ProtocolError, match=r"was logprob -0\.11, id 11 and is now logprob -0\.12, id 12"):
         accumulator.add(chunk("b", pairs_of([12]), 1))
 
 
 @pytest.mark.parametrize("encoded", [False, True])
-@pytest.mark.parametrize("names", [("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets")])
+@pytest.mark.parametrize(
+    "names", [("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets")]
+)
 def test_top_p_rows_of_the_chunk_and_of_the_call(names: tuple[str, str], encoded: bool) -> None:
     def rows(ids: list[int], offsets: list[int]) -> dict[str, Any]:
         return dict(zip(names, (b64(ids), b64(offsets)) if encoded else (ids, offsets), strict=True))
@@ -113,7 +113,9 @@ def test_top_p_rows_of_the_chunk_and_of_the_call(names: tuple[str, str], encoded
     assert (local.replace_call_state, local.tokens) == (False, [11, 12])
     whole = accumulator.add(chunk("c", pairs_of([13]), 3, **rows([1, 2, 3, 4], [0, 1, 3, 4])))
     assert (whole.replace_call_state, whole.tokens, whole.log_probs) == (True, [11, 12, 13], [-0.11, -0.12, -0.13])
-    with pytest.raises(ReplayError, match="describe either this chunk's 1 new tokens .2 entries. or the whole call .5"):
+    with pytest.raises(
+        ReplayError, match=r"describe either this chunk's 1 new tokens \(2 entries\) or the whole call \(5"
+    ):
         accumulator.add(chunk("d", pairs_of([14]), 4, **rows([1], [0, 0, 1])))
     assert accumulator.tokens == [11, 12, 13]
 
@@ -214,7 +216,9 @@ def streams(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]]]:
 
 
 @given(streams())
-def test_old_and_new_accumulators_agree_on_every_stream_that_both_accept(case: tuple[Any, list[dict[str, Any]]]) -> None:
+def test_old_and_new_accumulators_agree_on_every_stream_that_both_accept(
+    case: tuple[Any, list[dict[str, Any]]],
+) -> None:
     pytest.importorskip("numpy", reason="the restated rules decode with NumPy")
     from .standins.slime.rollout.streaming_utils import ReferenceAccumulator
 

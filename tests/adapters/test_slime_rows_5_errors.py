@@ -10,7 +10,7 @@ import pytest
 
 from .slime_runs import STOP, Run, lines_response, stream_of
 
-ROWS = {"top_p_token_ids": [7], "top_p_token_offsets": [0, 1]}
+ROWS: dict[str, Any] = {"top_p_token_ids": [7], "top_p_token_offsets": [0, 1]}
 
 
 def run_with(slime: Any, sample: Any, *, replay: bool = True, **terminal: Any) -> Any:
@@ -41,9 +41,7 @@ def test_existing_tokens_without_logprobs(slime: Any) -> None:
 
 
 def test_a_loss_mask_of_another_length(slime: Any) -> None:
-    sample = slime.Sample(
-        prompt="p", tokens=[1, 2, 5], response_length=1, rollout_log_probs=[-0.5], loss_mask=[1, 1]
-    )
+    sample = slime.Sample(prompt="p", tokens=[1, 2, 5], response_length=1, rollout_log_probs=[-0.5], loss_mask=[1, 1])
     with pytest.raises(ValueError, match="loss_mask length 3 != response_length 2"):
         run_with(slime, sample)
 
@@ -58,7 +56,9 @@ def test_these_fields_are_written_and_no_others(slime: Any) -> None:
     sample = slime.Sample(prompt="p", index=3, group_index=1, reward=0.5, metadata={"a": 1}, session_id="s")
     before = copy.deepcopy(sample)
     run_with(slime, sample, weight_version="w", cached_tokens=1, routed_experts=[8, 9], **ROWS)
-    changed = {field.name for field in fields(sample) if repr(getattr(sample, field.name)) != repr(getattr(before, field.name))}
+    changed = {
+        field.name for field in fields(sample) if repr(getattr(sample, field.name)) != repr(getattr(before, field.name))
+    }
     assert changed == {
         "tokens", "response", "response_length", "rollout_log_probs", "loss_mask", "rollout_top_p_token_ids",
         "rollout_top_p_token_offsets", "rollout_routed_experts", "status", "weight_versions", "prefix_cache_info",

@@ -76,11 +76,9 @@ def test_point_3_cancelled_by_slime(slime: Any) -> None:
 @pytest.mark.parametrize("incremental", [True, False])
 def test_point_4_a_terminal_chunk_without_tokens_brings_everything_again(slime: Any, incremental: bool) -> None:
     chunks = stream_of([11, 12], incremental=incremental)
-    rows = {"top_p_token_ids": b64([60, 61]), "top_p_token_offsets": b64([0, 1, 2])}
+    rows: dict[str, Any] = {"top_p_token_ids": b64([60, 61]), "top_p_token_offsets": b64([0, 1, 2])}
     last = stream_of([] if incremental else [11, 12], incremental=True, step=5, finish=STOP, **rows)[0]
-    last["meta_info"].update(
-        output_token_logprobs_length=2, completion_tokens=2, routed_experts=b64([101, 102, 103])
-    )
+    last["meta_info"].update(output_token_logprobs_length=2, completion_tokens=2, routed_experts=b64([101, 102, 103]))
     run = Run(slime, lines_response([*chunks, last]), sglang_incremental_streaming_output=incremental)
     sample = run(slime.Sample(prompt="p"))
     assert (sample.tokens, sample.rollout_log_probs, sample.loss_mask) == ([1, 2, 11, 12], [-0.11, -0.12], [1, 1])

@@ -89,12 +89,21 @@ def test_arguments_that_count_nothing_are_refused(arguments: dict[str, Any], say
         ReplayArray("").reshape(**(usual | arguments))
 
 
+def test_the_largest_counts_are_taken() -> None:
+    assert ReplayArray("").reshape(2**12, 2**12, total_tokens=1).shape == (0, 2**12, 2**12)
+    with pytest.raises(ReplayError, match=r"^num_layers=4097 x top_k=4096 is more than 16777216 numbers a token"):
+        ReplayArray("").reshape(2**12 + 1, 2**12, total_tokens=1)
+    with pytest.raises(ReplayError, match=r"has 0 elements, expected 9223372036854775806 "):
+        ReplayArray("").reshape(1, 1, total_tokens=2**63 - 1)
+
+
 def test_zero_rows_have_a_shape_too() -> None:
     placed = ReplayArray("").reshape(3, 2, total_tokens=7, start_len=6)
     assert (placed.rows, placed.start, placed.shape) == (0, 6, (0, 3, 2))
     assert placed.array.shape == (0, 3, 2)
     assert placed.array.tolist() == []
     assert placed.values.tolist() == []
+    assert ReplayArray(placed.array) == ReplayArray("")
 
 
 def test_masked_rows_pass_through() -> None:

@@ -27,6 +27,7 @@ from ssefold.transports.testing import (
     Span,
     choose,
     encode,
+    late,
 )
 
 if TYPE_CHECKING:
@@ -80,9 +81,10 @@ def pieces(draw: DrawFn, *, max_tokens: int = 12, broken: bool = True) -> tuple[
     if broken and data and draw(st.integers(0, 9)) == 0:
         at = draw(st.integers(0, len(data) - 1))
         data = data[:at] + draw(st.sampled_from((b"\xff", b"\x80", b"\xe2\x82", b"\xf0\x9f"))) + data[at + 1 :]
-    places = draw(st.lists(st.integers(0, len(data)), max_size=max(max_tokens - 1, 0), unique=True))
-    cuts = [0, *sorted(places), len(data)]
-    return tuple(data[start:end] for start, end in itertools.pairwise(cuts) if data)
+    cuts = min(draw(st.integers(0, max(max_tokens - 1, 0))), len(data))
+    places = draw(st.lists(st.integers(0, len(data)), min_size=cuts, max_size=cuts, unique=True))
+    edges = [0, *sorted(places), len(data)]
+    return tuple(data[start:end] for start, end in itertools.pairwise(edges) if data)
 
 
 @st.composite
@@ -320,7 +322,9 @@ def runs(
     :param broken: also texts that are not UTF-8.
     :param extra_rows: also more rows than tokens: ``max_new_tokens=0``, and speculative decoding before 0.5.10.
     """
-    profile = draw(st.sampled_from(profiles))
+    # Most profiles are versions of SGLang itself; the others are drawn as often as a handful of them.
+    others = [profile for profile in profiles if profile.family != "sglang"]
+    profile = draw(st.sampled_from((*profiles, *others, *others)))
     outputs = 1 if profile.family == "dynamo" else draw(st.integers(1, max_outputs))
     one = scripts(profile, max_tokens=max_tokens, broken=broken, lossy=lossy, extra_rows=extra_rows)
     drawn = [draw(one) for _ in range(outputs)]
@@ -330,11 +334,16 @@ def runs(
     steps = [draw(sends(script)) for script in drawn]
     queued = [i for i, script in enumerate(drawn) if script.finish.how == "queued"]
     listed = outputs > 1 or (profile.family != "dynamo" and draw(st.integers(0, 4)) == 0)
+    paces = ["eager", "random", "random", "late"]
     if profile.loses_ids and not lossy and any(script.logprobs is None for script in drawn):
-        choices: list[int] = []
+        paces = ["eager"]
+    pace = draw(st.sampled_from(paces))
+    if pace == "late":
+        schedule = late(steps, queued, after=draw(st.integers(0, 3)))
     else:
-        choices = draw(st.lists(st.integers(0, 3), max_size=3 * sum(map(len, steps)) + 3))
-    schedule = choose(steps, choices, queued, live=listed)
+        moments = 3 * sum(map(len, steps)) if pace == "random" else 0
+        choices = draw(st.lists(st.integers(0, 3), min_size=moments, max_size=moments))
+        schedule = choose(steps, choices, queued, live=listed)
     body = encode(drawn, profile, schedule, listed=listed)
     assume(lossy or not any(held.lost for one in body.sent for held in one.held))
     return Run(tuple(drawn), profile, schedule, listed, body)

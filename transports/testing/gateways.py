@@ -145,8 +145,9 @@ class GrpcGatewayOutput:
         """So many new tokens, decoded for themselves: a character cut in two becomes replacement characters."""
         script = self._script
         start, self._sent = self._sent, self._sent + new_tokens
-        matched = (script.finish.reason or {}).get("matched")
-        end = self._sent - 1 if last and isinstance(matched, int) else self._sent
+        # Special tokens are skipped: a stop token is one.
+        has_stop_token = isinstance((script.finish.reason or {}).get("matched"), int)
+        end = min(self._sent, len(script.pieces) - has_stop_token)
         self._text += b"".join(script.pieces[start:end]).decode("utf-8", "replace")
         if new_tokens or not last:
             self._pending.append(self._event(list(script.token_ids[start : self._sent]), finished=False))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from .asked import Asked
@@ -44,29 +45,20 @@ class GreedyModel:
         self._stop_every = stop_every
         self._num_layers = num_layers
         self._top_k = top_k
+        # Tests ask the same again and again.
+        self._tokens = lru_cache(maxsize=256)(self._generate)
 
     def __call__(self, asked: Asked) -> Script:
         """The whole answer, up to ``max_new_tokens`` or the stop token."""
         if asked.return_routed_experts and not 0 <= asked.routed_experts_start_len <= len(asked.prompt_ids):
             return rejected(asked, f"routed_experts_start_len must be in the range [0, {len(asked.prompt_ids)}].")
-        states: list[int] = []
-        ids: list[int] = []
-        state = self._state(asked.prompt_ids, asked.sample)
-        finish = Finish.length(asked.max_new_tokens)
-        previous = asked.prompt_ids[-1] if asked.prompt_ids else 0
-        while len(ids) < asked.max_new_tokens:
-            token = self._token(state, previous, may_stop=not asked.ignore_eos)
-            states.append(state)
-            ids.append(token)
-            if token == EOS:
-                finish = Finish.stop(EOS)
-                break
-            state, previous = _step(state, token), token
+        ids, states = self._tokens(asked.prompt_ids, asked.sample, asked.max_new_tokens, asked.ignore_eos)
+        stopped = ids and ids[-1] == EOS
         prompt = asked.prompt_ids
         return Script(
             token_ids=tuple(ids),
             pieces=tuple(map(piece, ids)),
-            finish=finish,
+            finish=Finish.stop(EOS) if stopped else Finish.length(asked.max_new_tokens),
             rid=asked.rid,
             prompt_ids=prompt,
             return_prompt_token_ids=asked.return_prompt_token_ids,
@@ -76,6 +68,23 @@ class GreedyModel:
             top_p_rows=tuple(map(_kept, states, ids)) if asked.return_top_p else (),
             routed_experts=self._routing((*prompt, *ids)[:-1], asked) if asked.return_routed_experts else None,
         )
+
+    def _generate(
+        self, prompt: tuple[int, ...], sample: int, limit: int, ignore_eos: bool
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Token ids, and the state that each came from."""
+        state = self._state(prompt, sample)
+        previous = prompt[-1] if prompt else 0
+        ids: list[int] = []
+        states: list[int] = []
+        while len(ids) < limit:
+            token = self._token(state, previous, may_stop=not ignore_eos)
+            states.append(state)
+            ids.append(token)
+            if token == EOS:
+                break
+            state, previous = _step(state, token), token
+        return tuple(ids), tuple(states)
 
     def _state(self, ids: Iterable[int], sample: int) -> int:
         state = _step(self._seed, sample)

@@ -206,13 +206,18 @@ class Profile:
         """A rejected request has logprob keys, empty ones (since 0.5.19)."""
         return self.version >= (0, 5, 19)
 
+    @property
+    def typed_errors(self) -> bool:
+        """Error events say type, code and retryable (since 0.5.13)."""
+        return self.version >= (0, 5, 13)
+
     def error(self, message: str, *, status_code: int = 400) -> dict[str, Any]:
-        """What an error event for the whole stream says (``http_server.stream_results``: more since 0.5.13)."""
+        """What an error event for the whole stream says (``http_server.stream_results``)."""
         if self.family == "rust":
             return {"message": message, "code": status_code}
         if self.family in ("grpc", "grpc_pd"):
             return {"message": message, "type": "internal_error"}
-        if self.family == "dynamo" or self.version < (0, 5, 13):
+        if self.family == "dynamo" or not self.typed_errors:
             return {"message": message}
         return {"message": message, "type": "invalid_request_error", "code": status_code, "retryable": False}
 

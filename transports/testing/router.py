@@ -44,6 +44,8 @@ class FakeRouter(LoopbackServer):
                 return
             else:
                 await connection.answer(404, b'{"detail":"Not Found"}')
+            if not request.keep_alive:
+                return
 
 
 async def _pass_on(connection: Connection, request: HTTPRequest, url: str) -> None:

@@ -25,5 +25,7 @@ def trace_span(target: Any, name: str, *, attrs: dict[str, Any] | None = None) -
 
 
 def build_sglang_meta_trace_attrs(meta: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: meta[key] for key in ("prompt_tokens", "completion_tokens", "cached_tokens") if key in meta}
+    kept: dict[str, Any] = {
+        key: meta[key] for key in ("prompt_tokens", "completion_tokens", "cached_tokens") if key in meta
+    }
     return {**kept, "finish_reason": meta["finish_reason"]["type"], "sglang_request_id": meta.get("id")}

@@ -43,8 +43,9 @@ class ReferenceAccumulator:
         self.log_probs += log_probs
         ids = decode_int32_meta_array(meta, ("top_p_token_ids", "top_p_kept_token_ids"))
         offsets = decode_int32_meta_array(meta, ("top_p_token_offsets", "top_p_kept_token_offsets"))
-        whole = ids is not None and offsets is not None and offsets.size != len(tokens) + 1
-        if whole and offsets.size != reported + 1:
+        rows = None if ids is None or offsets is None else offsets.size - 1
+        whole = rows not in (None, len(tokens))
+        if whole and rows != reported:
             raise ValueError("top-p metadata must describe either the current chunk or the full response")
         text = chunk.get("text")
         if self.cumulative:
@@ -56,7 +57,7 @@ class ReferenceAccumulator:
         self.length = reported
         if whole:
             tokens, log_probs = list(self.tokens), list(self.log_probs)
-        return Added(bool(whole), tokens, log_probs, meta)
+        return Added(whole, tokens, log_probs, meta)
 
     def response_text(self, decode: Callable[[list[int]], str]) -> str:
         if self.must_decode or (self.cumulative and self.snapshot is None):

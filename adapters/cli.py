@@ -1,0 +1,32 @@
+"""The door of the ``ssefold`` command: says in one line what is not installed, or opens.
+
+Nothing but the standard library is imported before it is known to be there; the command itself is ``cli_app.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_NEEDED = {"click", "rich", "httpx"}
+_NOT_INSTALLED = 2
+
+
+def main() -> None:
+    """Run the command; what ``ssefold`` and ``python -m ssefold.adapters.cli`` do."""
+    try:
+        from .cli_app import app
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _NEEDED:
+            raise
+        sys.stderr.write(f"ssefold: the command needs {missing}: pip install 'ssefold[cli]'\n")
+        sys.exit(_NOT_INSTALLED)
+    for stream in (sys.stdout, sys.stderr):
+        # Model text may hold what the terminal's encoding has no sign for.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="ssefold")
+
+
+if __name__ == "__main__":
+    main()

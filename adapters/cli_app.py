@@ -1,0 +1,52 @@
+"""The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
+
+Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly, or something
+it needs is missing.  What a subcommand does is in its own module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ssefold import StreamError
+
+from .cli_demo_command import demo
+from .cli_text import one_line
+
+_EPILOG = """\b
+Exit status:
+  0  all is well
+  1  the stream is bad, or what was compared differs
+  2  bad usage
+
+\b
+Shell completion:
+  eval "$(_SSEFOLD_COMPLETE=bash_source ssefold)"     also zsh_source, fish_source
+"""
+
+
+class App(click.Group):
+    """Tells failures of streams in one line, with status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand."""
+        try:
+            return super().invoke(ctx)
+        except StreamError as error:
+            click.echo(f"ssefold: {one_line(str(error)) or type(error).__name__}", err=True)
+            ctx.exit(1)
+
+
+@click.group(
+    cls=App,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+)
+@click.version_option(package_name="ssefold", message="%(prog)s %(version)s")
+def app() -> None:
+    """Look at streams of SGLang's /generate: fold them, check them, compare them."""
+
+
+app.add_command(demo)

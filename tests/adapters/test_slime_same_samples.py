@@ -1,0 +1,127 @@
+"""A run that works with slime's own function gives the same sample with ours, field by field."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ssefold.adapters import slime as adapter
+
+from .slime_runs import LENGTH, STOP, Run, b64, lines_response, state_of, stream_of
+
+ABORT = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def fields_of(sample: Any) -> dict[str, Any]:
+    return {field.name: plain(getattr(sample, field.name)) for field in fields(sample) if field.name != "trace"}
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> dict[str, Any]:
+    """A sample before the call, the chunks of the call, and the arguments."""
+    incremental = draw(st.booleans())
+    tokens = draw(st.lists(st.integers(5, 99), max_size=8))
+    before = draw(st.lists(st.integers(5, 99), max_size=3))
+    terminal: dict[str, Any] = {"weight_version": "w", "cached_tokens": draw(st.integers(0, 2))}
+    if draw(st.booleans()):
+        terminal["routed_experts"] = b64(range(2 + len(before) + len(tokens) - 1))
+    asked_for_rows = draw(st.booleans())
+    if tokens and asked_for_rows:
+        count = len(tokens) + draw(st.sampled_from([0, 0, 0, 1]))
+        terminal.update(top_p_token_ids=b64(range(count)), top_p_token_offsets=b64(range(count + 1)))
+    chunks = stream_of(
+        tokens,
+        incremental=incremental,
+        step=draw(st.integers(1, 4)),
+        finish=draw(st.sampled_from([STOP, LENGTH, ABORT, None])),
+        text=draw(st.booleans()),
+        **terminal,
+    )
+    sample: dict[str, Any] = {"prompt": "p"}
+    if before:
+        has_rows = draw(st.booleans())
+        sample.update(
+            tokens=[1, 2, *before],
+            response="before",
+            response_length=len(before),
+            rollout_log_probs=[-0.5] * len(before),
+            loss_mask=[draw(st.integers(0, 1))] * len(before),
+            rollout_top_p_token_ids=list(range(len(before))) if has_rows else None,
+            rollout_top_p_token_offsets=list(range(len(before) + 1)) if has_rows else None,
+        )
+    return {
+        "chunks": chunks,
+        "sample": sample,
+        "aborted": draw(st.booleans()),
+        "args": {"sglang_incremental_streaming_output": incremental},
+        "budget": draw(st.sampled_from([3, 16])),
+    }
+
+
+def outcome(slime: Any, function: Any, run_: dict[str, Any]) -> tuple[dict[str, Any] | None, Exception | None]:
+    run = Run(
+        slime, lines_response(copy.deepcopy(run_["chunks"])), state=state_of(aborted=run_["aborted"]), **run_["args"]
+    )
+    sample = slime.Sample(**copy.deepcopy(run_["sample"]))
+    try:
+        asyncio.run(function(run.args, sample, {"max_new_tokens": run_["budget"]}))
+    except Exception as error:  # noqa: BLE001  # compared below
+        return None, error
+    return fields_of(sample), None
+
+
+@given(run_=runs())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_the_same_sample_field_by_field(slime: Any, run_: dict[str, Any]) -> None:
+    theirs, refusal = outcome(slime, slime.sglang_streaming_rollout.reference_streaming, run_)
+    if refusal is not None:
+        return
+    ours, error = outcome(slime, adapter.generate_streaming, run_)
+    assert error is None
+    assert ours == theirs
+
+
+@given(run_=runs())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_what_slime_refuses_comes_out_right_or_fails_with_a_typed_error(slime: Any, run_: dict[str, Any]) -> None:
+    ours, error = outcome(slime, adapter.generate_streaming, run_)
+    if error is not None:
+        assert isinstance(error, (ValueError, RuntimeError, AssertionError))
+        return
+    assert ours is not None
+    before = run_["sample"].get("tokens", [1, 2])
+    told = [pair[1] for chunk in run_["chunks"] for pair in chunk["meta_info"]["output_token_logprobs"]]
+    if run_["args"]["sglang_incremental_streaming_output"] and not run_["aborted"] and run_["budget"] > 3:
+        assert ours["tokens"] == [*before, *told]
+
+
+def test_the_comparison_compares(slime: Any) -> None:
+    """Both really run, and a difference would be seen."""
+    reference_streaming = slime.sglang_streaming_rollout.reference_streaming
+    run_: dict[str, Any] = {
+        "chunks": stream_of(
+            [11, 12], incremental=True, finish=STOP, top_p_token_ids=[1, 2], top_p_token_offsets=[0, 1, 2]
+        ),
+        "sample": {"prompt": "p"},
+        "aborted": False,
+        "args": {},
+        "budget": 8,
+    }
+    theirs, error = outcome(slime, reference_streaming, run_)
+    assert error is None
+    assert theirs is not None
+    assert theirs["rollout_top_p_token_ids"] == [1, 2]
+    assert outcome(slime, adapter.generate_streaming, run_)[0] == theirs
+    assert outcome(slime, adapter.generate_streaming, {**run_, "chunks": run_["chunks"][:1]})[0] != theirs
+    with pytest.raises(KeyError):
+        _ = theirs["trace"]
