@@ -6,6 +6,7 @@ Nothing but the standard library is imported before it is known to be there; the
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 _NEEDED = {"click", "rich", "httpx"}
 _NOT_INSTALLED = 2
@@ -23,7 +24,7 @@ def main() -> None:
         sys.exit(_NOT_INSTALLED)
     for stream in (sys.stdout, sys.stderr):
         # Model text may hold what the terminal's encoding has no sign for.
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app(prog_name="ssefold")
 

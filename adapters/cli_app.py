@@ -12,7 +12,9 @@ import click
 
 from ssefold import StreamError
 
+from .cli_check_command import check, explain
 from .cli_demo_command import demo
+from .cli_replay import replay
 from .cli_text import one_line
 
 _EPILOG = """\b
@@ -49,4 +51,5 @@ def app() -> None:
     """Look at streams of SGLang's /generate: fold them, check them, compare them."""
 
 
-app.add_command(demo)
+for command in (demo, replay, check, explain):
+    app.add_command(command)

@@ -88,13 +88,13 @@ class Checker:
         for what, pattern in _NOT_SGLANG:
             matches = [match.start() for match in pattern.finditer(body)]
             if matches:
-                self.add("SG006", matches[0], None, what, len(matches))
+                self.add("SG005", matches[0], None, what, len(matches))
         separators = [match.start() for match in _SEPARATORS.finditer(body)]
         if separators:
-            self.add("SG007", separators[0], None, "U+2028, U+2029 or U+0085 stands raw in the data", len(separators))
+            self.add("SG006", separators[0], None, "U+2028, U+2029 or U+0085 stands raw in the data", len(separators))
         inside = [match.start() for match in _DONE_IN_TEXT.finditer(body)]
         if inside:
-            self.add("SG008", inside[0], None, "the bytes `data: [DONE]` stand inside an event", len(inside))
+            self.add("SG007", inside[0], None, "the bytes `data: [DONE]` stand inside an event", len(inside))
 
     def done(self) -> None:
         """``[DONE]`` came."""
@@ -134,7 +134,7 @@ class Checker:
     def end(self, size: int, outputs: Mapping[int, Accumulator], *, cut: bool, native: bool) -> None:
         """The body is over; ``size`` is its length."""
         if cut:
-            self.add("SG005", size, None, "the bytes behind the last event were dropped")
+            self.add("SG004", size, None, "the bytes behind the last event were dropped")
         over = [output for output in outputs.values() if output.finish_reason is not None]
         if over and len(over) == len(outputs) and not self._done and not native:
             self.add("SG202", size, None, "all outputs are complete, but [DONE] did not come")
@@ -146,7 +146,7 @@ class Checker:
 
     def add(self, code: str, offset: int, index: int | None, message: str, count: int = 1) -> None:
         """Make or count a finding."""
-        key = (code, index) if code != "SG006" else (message, index)
+        key = (code, index) if code != "SG005" else (message, index)
         known = self._found.get(key)
         if known is None:
             self._found[key] = Finding(code, offset, index, message, count)

@@ -33,7 +33,7 @@ class OutputCheck:
         if any(logprob is None for logprob in update.logprobs):
             yield "SG301", f"{sum(logprob is None for logprob in update.logprobs)} logprobs are null"
         if not new and not update.text and finish is None:
-            yield "SG309", "a chunk without new tokens or text"
+            yield "SG308", "a chunk without new tokens or text"
         yield from self._meta(meta, finish)
         if finish is not None:
             self.is_over = True
@@ -92,13 +92,13 @@ class OutputCheck:
             spans_ = [_mapping(span) for span in spans]
             self._weights |= {span["version"] for span in spans_ if isinstance(span.get("version"), str)}
         if finish is not None and len(self._weights) > 1:
-            yield "SG307", "versions " + ", ".join(sorted(self._weights))
+            yield "SG306", "versions " + ", ".join(sorted(self._weights))
         retractions = meta.get("num_retractions", meta.get("total_retractions"))
         if finish is not None and type(retractions) is int and retractions > 0:
-            yield "SG308", f"{retractions} times"
+            yield "SG307", f"{retractions} times"
         reasoning, counted = meta.get("reasoning_tokens"), meta.get("completion_tokens")
         if type(reasoning) is int and type(counted) is int and reasoning > counted:
-            yield "SG306", f"{reasoning} reasoning tokens, {counted} tokens"
+            yield "SG305", f"{reasoning} reasoning tokens, {counted} tokens"
         if finish is None and "routed_experts" in meta and meta["routed_experts"] is None:
             yield "SG402", "routed_experts is null in a chunk before the last"
 

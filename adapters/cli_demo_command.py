@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
+from .cli_console import json_option, new_console, print_lines
 from .cli_demo import ROUNDS, Comparison, play
 from .cli_demo_view import LiveView, PlainView, SilentView, opening
 from .cli_text import as_json
@@ -23,8 +23,8 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
-@click.option("--json", "json_", is_flag=True, help="Print the comparison as JSON.")
+@click.command(epilog=_EPILOG, short_help="Stream, cut, resume and compare a rollout.")
+@json_option
 @click.pass_context
 def demo(ctx: click.Context, json_: bool) -> None:
     """Stream a rollout, cut it, resume it, and compare it with one that was never cut.
@@ -32,11 +32,11 @@ def demo(ctx: click.Context, json_: bool) -> None:
     Fake SGLang servers are started on loopback; nothing else is needed.  The exit status is 0 only if every token id,
     logprob and replay row is equal.
     """
-    console = Console(highlight=False)
+    console = new_console()
     live = LiveView(console) if console.is_terminal and not json_ else None
     view = live or (SilentView() if json_ else PlainView(console))
     if not json_:
-        console.print(Text(opening()), soft_wrap=live is None)
+        print_lines(console, [Text(opening())])
     results: list[tuple[RolloutSample, list[Comparison]]] = []
     try:
         for at, round_ in enumerate(ROUNDS):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ssefold import Accumulator, GenerateDecoder, PayloadError, StreamError, Update
-from ssefold.payload import parse_payload
+from ssefold.payload import BadJSONError, parse_payload
 
 from .cli_check import Checker, Finding
 from .cli_events import events_of
@@ -42,7 +42,7 @@ class Reading:
 
     :ivar native: it is a response with ``stream: false``.
     :ivar outputs: by index, as far as they came.
-    :ivar error: why it is a bad stream; None for a good one.
+    :ivar error: why it is a bad stream; None for a good one.  :ivar error_at: the offset of the event.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Reading:
     done: bool = False
     cut: bool = False
     error: StreamError | None = None
+    error_at: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def findings_of(self, index: int | None) -> list[Finding]:
@@ -81,7 +82,7 @@ def _fold_stream(recording: Recording, mode: Mode) -> Reading:
             updates = decoder.feed(body[event.start : event.end])
         except StreamError as error:
             checker.failure(event.offset, error, decoder.outputs, done=decoder.done)
-            reading.error = error
+            reading.error, reading.error_at = error, event.offset
             break
         reading.steps.append(Step(event.offset, event.end, tuple(updates)))
         payload = _payload(event.data)
@@ -93,7 +94,7 @@ def _fold_stream(recording: Recording, mode: Mode) -> Reading:
             decoder.close()
         except StreamError as error:
             checker.failure(len(body), error, decoder.outputs, done=decoder.done)
-            reading.error = error
+            reading.error, reading.error_at = error, len(body)
     else:
         # Nothing after a failure is folded, but whether [DONE] came is worth knowing.
         _look_on(decoder, body[end:])
@@ -126,7 +127,7 @@ def _responses(body: bytes) -> list[Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise PayloadError(f"it begins like JSON, which it is not, and is no event stream: {error}") from error
+        raise BadJSONError(f"it begins like JSON, which it is not, and is no event stream: {error}") from error
     responses: list[Any] = value if isinstance(value, list) else [value]
     for response in responses:
         if not isinstance(response, dict):

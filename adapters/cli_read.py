@@ -10,13 +10,24 @@ import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import click
+
+from .cli_text import one_line
 
 _GZIP = b"\x1f\x8b"
 
 #: A file that must exist, or ``-``.
 SOURCE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=str)
+
+
+class BadRecordingError(click.ClickException):
+    """A file that is not what it should be: told in one line, exit status 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the line."""
+        click.echo(f"ssefold: {one_line(self.message)}", file=file, err=file is None)
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,8 @@ class Recording:
 def read_recording(source: str) -> Recording:
     """Read a file, or standard input for ``-``; gzip is undone, whatever the file is called.
 
-    :raises click.ClickException: it can not be read, or is no whole gzip file.
+    :raises click.UsageError: it can not be read.
+    :raises BadRecordingError: it begins like gzip and is no whole gzip file.
     """
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
@@ -49,5 +61,5 @@ def read_recording(source: str) -> Recording:
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise click.ClickException(f"{source} is no whole gzip file: {error}") from error
+            raise BadRecordingError(f"{source} is no whole gzip file: {error}") from error
     return Recording(source, data)

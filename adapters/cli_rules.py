@@ -50,25 +50,25 @@ RULES = _by_code(
         "Look for a gateway that renders the JSON itself.",
     ),
     Rule(
-        "SG005", "warning", "the body ends inside an event",
+        "SG004", "warning", "the body ends inside an event",
         "The last event lacks its blank line, so it was dropped, as the norm says: half an event may be half a number. "
         "A proxy or the server closed the connection in the middle of a write.",
         "Resume from what came before; look at timeouts of proxies.",
     ),
     Rule(
-        "SG006", "note", "bytes that SGLang does not send",
+        "SG005", "note", "bytes that SGLang does not send",
         "SGLang's events are one `data: ` line and a blank one. A byte order mark, carriage returns, comments and the "
         "fields event, id and retry come from gateways and proxies (Dynamo sends `:` as keep-alive).",
         "Nothing; but a client that reads `data: ` by its own hand may trip over it.",
     ),
     Rule(
-        "SG007", "note", "line separators inside JSON",
+        "SG006", "note", "line separators inside JSON",
         "U+2028, U+2029 or U+0085 stand raw in a JSON string (orjson does not escape them). Python's str.splitlines, "
         "and with it the line iterators of httpx, end a line there and tear the event in two.",
         "Split on CR and LF only.",
     ),
     Rule(
-        "SG008", "note", "model text contains `data: [DONE]`",
+        "SG007", "note", "model text contains `data: [DONE]`",
         "Relays that look for this text anywhere in the bytes end the stream here (sgl-model-gateway with "
         "prefill/decode disaggregation did, smg PR 1878).",
         "Compare [DONE] with the whole data of an event.",
@@ -148,7 +148,7 @@ RULES = _by_code(
     ),
     Rule(
         "SG207", "warning", "aborted in the waiting queue",
-        "It waited, or had been retracted, when it was aborted; tokenizer_manager._handle_abort_req made the chunk, which "
+        "It waited, or had been retracted, when it was aborted; tokenizer_manager._handle_abort_req made the chunk. It "
         "has no prompt_tokens, no replay arrays, and in some versions only the last id.",
         "Resume; what only a terminal chunk brings (replay arrays) must come from the next call.",
     ),
@@ -191,7 +191,8 @@ RULES = _by_code(
     ),
     Rule(
         "SG303", "warning", "completion_tokens is not the number of tokens",
-        "The counter of the last chunk differs from the tokens that came. An abort can count what was never sent.",
+        "The counter of the last chunk differs from the tokens that came. Servers before 0.5.1 send no ids unless "
+        "return_logprob is set, and an abort can count what was never sent.",
         "Trust the tokens; compare with a run with stream=false.",
     ),
     Rule(
@@ -201,22 +202,22 @@ RULES = _by_code(
         "Decode the ids, which are the truth.",
     ),
     Rule(
-        "SG306", "note", "more reasoning tokens than tokens",
+        "SG305", "note", "more reasoning tokens than tokens",
         "reasoning_tokens and completion_tokens are counted at different cuts (speculative decoding; issue 39826).",
         "Do not assert on it.",
     ),
     Rule(
-        "SG307", "note", "weights changed",
+        "SG306", "note", "weights changed",
         "The tokens come from more than one weight version: an update happened while they were generated.",
         "Look at weight_versions before you compare logprobs.",
     ),
     Rule(
-        "SG308", "note", "retracted",
+        "SG307", "note", "retracted",
         "The scheduler took the request out of the batch and back in; the stream was silent meanwhile.",
         "Nothing; retraction never takes back streamed tokens.",
     ),
     Rule(
-        "SG309", "note", "chunks with nothing new",
+        "SG308", "note", "chunks with nothing new",
         "Neither a token nor text: a character or a stop string is held back, or stream_interval is 1. They are legal.",
         "Measure progress in ids.",
     ),

@@ -23,14 +23,17 @@ _GRAMMARS = ("json_schema", "regex", "ebnf", "structural_tag")
 def own_params(sampling_params: Mapping[str, Any] | None) -> dict[str, Any]:
     """A deep copy of the caller's parameters, checked where a sample depends on them.
 
-    :raises RolloutError: ``n`` other than 1, or a ``max_new_tokens`` that is no whole number from 0.
+    :raises RolloutError: ``n`` other than 1, or a limit in tokens that is no whole number from 0.
     """
+    if not isinstance(sampling_params, (Mapping, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RolloutError(f"sampling_params must be a mapping or None, found {type(sampling_params).__name__}")
     params: dict[str, Any] = thaw({} if sampling_params is None else sampling_params)
     if params.get("n") not in (None, 1):
         raise RolloutError(f"sampling_params.n is {params['n']!r}: a sample is one output; make one sample for each")
-    limit = params.get("max_new_tokens", DEFAULT_MAX_NEW_TOKENS)
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise RolloutError(f"sampling_params.max_new_tokens must be a whole number from 0 or null, found {limit!r}")
+    for name in ("max_new_tokens", "min_new_tokens"):
+        limit = params.get(name)
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise RolloutError(f"sampling_params.{name} must be a whole number from 0 or null, found {limit!r}")
     return params
 
 

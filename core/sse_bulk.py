@@ -53,14 +53,16 @@ def take_named_events(data: bytes, pos: int, last_id: str, events: list[ServerSe
     """
     known_head = b""
     event_type = ""
-    while (line_end := data.find(b"\ndata: ", pos)) >= 0:
+    while (line_end := data.find(LF, pos)) >= 0:
         start = line_end + 7
+        if data[line_end:start] != b"\ndata: ":
+            break
         end = data.find(LF, start)
         if end < 0 or data[end + 1 : end + 2] != b"\n":
             break
         head = data[pos:line_end]
         if head != known_head:
-            if head[:7] != b"event: " or LF in head:
+            if head[:7] != b"event: ":
                 break
             known_head = head
             event_type = head[7:].decode("utf-8", "replace") or "message"

@@ -23,9 +23,39 @@ class AnyioRuntime:
             results.append(await work())
         return results[0]
 
-    async def guarded(self, work: Work[T]) -> T:
-        """Trio's cancellations need no guard: what cleans up shields itself, and is left alone."""
-        return await work()
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
+        """See :class:`._runtime.Runtime`.
+
+        Without ``first`` trio needs no guard: what cleans up shields itself, and is left alone.
+        """
+        if first is None:
+            return await work()
+        results: list[T] = []
+        failures: list[Exception] = []
+        done = anyio.Event()
+        scope = anyio.CancelScope(shield=True)
+
+        async def run() -> None:
+            with scope:
+                try:
+                    results.append(await work())
+                except Exception as error:  # noqa: BLE001  # raised below, by itself instead of in a group
+                    failures.append(error)
+            done.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            try:
+                await done.wait()
+            except BaseException:
+                try:
+                    await self.shielded(first)
+                finally:
+                    scope.cancel()
+                raise
+        if failures:
+            raise failures[0]
+        return results[0]
 
     async def bounded(self, work: Work[object], seconds: float) -> bool:
         """See :class:`._runtime.Runtime`."""

@@ -44,8 +44,11 @@ class Runtime(Protocol):
         """Run to the end; a cancellation that comes meanwhile is raised afterwards."""
         ...
 
-    async def guarded(self, work: Work[T]) -> T:
-        """Run so that a cancellation reaches ``work`` once, and is raised when ``work`` has cleaned up."""
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
+        """Run so that a cancellation reaches ``work`` once, and is raised when ``work`` has cleaned up.
+
+        :param first: runs, shielded, when a cancellation comes, before it reaches ``work``.
+        """
         ...
 
     async def bounded(self, work: Work[object], seconds: float) -> bool:
@@ -78,16 +81,20 @@ class AsyncioRuntime:
         await _outlast(task)
         return task.result()
 
-    async def guarded(self, work: Work[T]) -> T:
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
         """See :class:`Runtime`."""
         task = asyncio.ensure_future(_call(work))
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
-            task.cancel()
-            await _outlast(task)
-            if not task.cancelled():
-                task.exception()  # looked at: the cancellation is what goes on
+            try:
+                if first is not None:
+                    await self.shielded(first)
+            finally:
+                task.cancel()
+                await _outlast(task)
+                if not task.cancelled():
+                    task.exception()  # looked at: the cancellation is what goes on
             raise
         return task.result()
 

@@ -45,6 +45,9 @@ class GenerateStream(UpdateStream):
         self._request = request
         self._options = options
         self._may_run = False
+        self._untold: list[str] | None = None
+        if options.on_cancel != "disconnect":
+            self._before_cancelling = self._free
 
     @property
     def rid(self) -> str | tuple[str, ...]:
@@ -118,7 +121,7 @@ class GenerateStream(UpdateStream):
             return await exchange.open(self._request)
 
         try:
-            head = await self._runtime.guarded(send)
+            head = await self._runtime.guarded(send, first=self._before_cancelling)
         except TransportError as error:
             self._may_run = not error.retryable
             raise
@@ -157,13 +160,21 @@ class GenerateStream(UpdateStream):
 
     async def _leave(self) -> None:
         # Told before the response is closed: a server forgets the id of a client that has gone (_abort).
-        folding, timeout = self._folding, self._options.abort_timeout
-        ids = folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
-        # A pool without a connection to spare may need ours, so not all of the time is spent on asking it for another.
-        told = not ids or await self._try_to_tell(ids, timeout * 3 / 4, patience=timeout / 4)
+        untold = await self._free()
         await super()._leave()
-        if not told:
-            await self._try_to_tell(ids, timeout / 4, patience=timeout / 4, last=True)
+        if untold:
+            timeout = self._options.abort_timeout / 4
+            await self._try_to_tell(untold, timeout, patience=timeout, last=True)
+
+    async def _free(self) -> list[str]:
+        """Tell the server, once, to stop what it may still be generating; returns the ids that it was not told."""
+        if self._untold is None:
+            ids = self._folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
+            # A pool without a connection to spare may need ours, so not all of the time is spent on asking for another.
+            timeout = self._options.abort_timeout
+            told = not ids or await self._try_to_tell(ids, timeout * 3 / 4, patience=timeout / 4)
+            self._untold = [] if told else ids
+        return self._untold
 
     async def _try_to_tell(self, ids: list[str], timeout: float, *, patience: float, last: bool = False) -> bool:
         failures: list[TransportError] = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._exchange import Exchange
     from ._folding import Folding
     from ._metrics import StreamMetrics
-    from ._runtime import Event, Runtime
+    from ._runtime import Event, Runtime, Work
 
 END_GRACE = 1.0
 """Seconds to wait for the end of a body whose outputs are complete; then it is closed instead of kept for reuse."""
@@ -47,6 +47,7 @@ class UpdateStream:
         self._released = False
         self._reading = False
         self._read_waiters: list[Event] = []
+        self._before_cancelling: Work[object] | None = None
 
     # ---- what came
 
@@ -132,7 +133,7 @@ class UpdateStream:
             if not await self._runtime.bounded(read, min(END_GRACE, self._close_timeout)):
                 folding.end()
         elif exchange.fragile:
-            await self._runtime.guarded(read)
+            await self._runtime.guarded(read, first=self._before_cancelling)
         else:
             await read()
 

@@ -59,8 +59,10 @@ class Sample:
             self.finish_reason = update.finish_reason
         if update.top_p is not None:
             self.top_p = update.top_p if self.top_p is None else self.top_p.concat(update.top_p)
-        self.routed_experts = update.routed_experts or self.routed_experts
-        self.indexer_topk = update.indexer_topk or self.indexer_topk
+        if update.routed_experts is not None:  # not "or": an array of no rows is one, and false
+            self.routed_experts = update.routed_experts
+        if update.indexer_topk is not None:
+            self.indexer_topk = update.indexer_topk
         for name in ALIGNED:
             values = update.meta_info.get(name)
             if values is not None:

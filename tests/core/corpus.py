@@ -106,6 +106,7 @@ def _bodies(profile: Profile) -> Iterator[tuple[str, tuple[Script, ...], Body]]:
     yield one("intervals", scored(40), interval_sends(40, 8))
     yield one("rich", _askable(rich(9), profile), (1, 1, 2, 0, 1, 3, 1))
     yield one("slow", scored(12), (1,) * 12, slow=True)
+    yield one("slow-plain", plain(12), (1,) * 12, slow=True)
     yield one("stop", scored(6, finish=Finish.stop(106)), (1, 1, 1, 3))
     yield one("aborted", scored(6, finish=Finish.aborted()), (1, 1, 1, 3, 0))
     yield one("unfinished", scored(6, finish=Finish.unfinished()), (1,) * 6)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def agrees(output: Accumulator, held: Held) -> None:
     """The output is exactly what a perfect client holds."""
-    assert tuple(output.token_ids) == held.token_ids
+    wanted = held.token_ids
+    if held.script.logprobs is not None and held.counted <= held.rows < held.tokens:
+        wanted = wanted[: held.rows]  # ids that ran ahead of their rows (0.4.6) are taken with them
+    assert tuple(output.token_ids) == wanted
     assert exact(output.logprobs) == exact(held.logprobs)
     assert output.text() == held.text
     assert (None if output.finish_reason is None else output.finish_reason.raw) == held.finish_reason

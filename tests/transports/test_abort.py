@@ -22,7 +22,7 @@ from tests.transports.test_errors import chunk
 anyio = pytest.importorskip("anyio", reason="the tests run on anyio")
 
 Serve = Callable[..., FakeSGLang]
-LONG = {**ASK, "sampling_params": {"max_new_tokens": 4000}}
+LONG = {**ASK, "sampling_params": {"max_new_tokens": 400}}
 
 
 async def leave_after(client: BoundClient, url: str, payload: dict[str, Any], tokens: int, **options: Any) -> Any:
@@ -63,7 +63,7 @@ def test_a_closed_connection_leaves_a_zombie_in_0_5_18(stack: Stack, serve: Serv
     ("ask", "tokens"),
     [
         (LONG, 1),
-        ({**LONG, "sampling_params": {"max_new_tokens": 4000, "n": 4}}, 30),
+        ({**LONG, "sampling_params": {"max_new_tokens": 400, "n": 4}}, 30),
         ({**LONG, "input_ids": [[1], [2], [3]]}, 20),
         ({**LONG, "input_ids": [[1], [2]], "rid": ["first", "second"]}, 10),
         ({**LONG, "input_ids": [[1, 2]], "rid": "batch"}, 1),
@@ -143,13 +143,13 @@ def test_abort_reads_on_to_the_end_that_carries_the_replay_arrays(stack: Stack, 
     server = serve(profile="0.5.15.post1-slime")
     ask = {
         **LONG,
-        "sampling_params": {"max_new_tokens": 4000, "custom_params": {"return_top_p_token_ids": True}},
+        "sampling_params": {"max_new_tokens": 400, "custom_params": {"return_top_p_token_ids": True}},
     }
     truth = server.truth(ask)[0]
+    server.hold(after=6)
 
     async def test(client: BoundClient) -> None:
         async with client.generate(server.url + "/generate", ask) as stream:
-            server.hold(after=6)
             updates = []
             async for update in stream:
                 updates.append(update)
@@ -207,7 +207,7 @@ def test_abort_of_a_request_that_was_retracted(stack: Stack, serve: Serve, profi
 
 
 def test_abort_of_several_outputs(stack: Stack, server: FakeSGLang) -> None:
-    ask = {**LONG, "sampling_params": {"max_new_tokens": 4000, "n": 3}}
+    ask = {**LONG, "sampling_params": {"max_new_tokens": 400, "n": 3}}
 
     async def test(client: BoundClient) -> None:
         async with client.generate(server.url + "/generate", ask) as stream:

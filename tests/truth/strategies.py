@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -29,9 +29,11 @@ from ssefold.transports.testing import (
     encode,
     late,
 )
+from tests.truth.bulk import MAX_ID, Bulk, float32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -44,8 +46,6 @@ FRAGMENTS = (
 """Text that has broken a parser somewhere: line separators, quotes, characters of every length in UTF-8."""
 
 STOP_STRINGS = ("\n\nQ", "STOP", "</s>", "。", "\\boxed{", '"')
-
-_MAX_ID = 200_000
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,10 @@ class Run:
     body: Body = field(repr=False)
 
 
-def logprobs() -> SearchStrategy[float | None]:
-    """A float32 as the sampler gives it, widened; not finite now and then."""
-    ordinary = st.floats(-20, 0, width=32)
-    rare = st.sampled_from(
-        (0.0, -0.0, -1.1920928955078125e-07, -1e-05, float("nan"), float("-inf"), float("inf"), None)
-    )
-    return st.one_of(ordinary, ordinary, ordinary, rare)
+@st.composite
+def bulk(draw: DrawFn) -> Bulk:
+    """A source of numbers."""
+    return Bulk(draw(st.integers(0, 2**32 - 1)))
 
 
 @st.composite
@@ -115,7 +112,7 @@ def finishes(draw: DrawFn, text: tuple[bytes, ...], profile: Profile) -> tuple[t
     """The tokens' bytes with what ends them, by every way that this server has."""
     kinds = ["normal"] * 6
     if profile.version >= (0, 4, 9):
-        kinds += ["queued", "shed"]
+        kinds += ["queued", "queued", "shed"]
     if not profile.aborts_raise:
         kinds.append("rejected")
     kind = draw(st.sampled_from(kinds))
@@ -145,123 +142,96 @@ def scripts(
     text = draw(pieces(max_tokens=max_tokens, broken=broken))
     text, finish = draw(finishes(text, profile))
     matched = (finish.reason or {}).get("matched")
-    ids = _ids(draw, text, matched if isinstance(matched, int) else None)
-    prompt = tuple(draw(st.lists(st.integers(0, _MAX_ID), min_size=1, max_size=9)))
+    ids = _ids(text, draw(st.integers(3, 1000)), matched if isinstance(matched, int) else None)
+    prompt = tuple(draw(st.lists(st.integers(0, MAX_ID), min_size=1, max_size=9)))
+    flags = draw(st.integers(0, 2**6 - 1))
     script = Script(
         token_ids=ids,
         pieces=text,
         finish=finish,
-        rid=draw(st.text("0123456789abcdef", min_size=1, max_size=8)),
+        rid=f"{draw(st.integers(0, 2**32 - 1)):x}",
         prompt_ids=prompt,
-        return_prompt_token_ids=draw(st.booleans()),
-        cached_tokens=draw(st.integers(0, len(prompt))),
-        cached_tokens_details=draw(st.sampled_from((None, {"device": 1, "host": 0}))),
-        reasoning_tokens=draw(st.integers(0, len(ids))),
-        retractions=draw(st.integers(0, 2)),
-        dp_rank=draw(st.sampled_from((None, 0, 3))),
-        no_stop_trim=draw(st.booleans()),
-        weight_spans=draw(_spans(len(ids))),
-        modal_tokens=draw(st.sampled_from(({}, {}, {"image_tokens": 4}))),
+        return_prompt_token_ids=bool(flags & 1),
+        cached_tokens=len(prompt) - 1 if flags & 2 else 0,
+        cached_tokens_details={"device": len(prompt) - 1, "host": 0} if flags & 2 else None,
+        reasoning_tokens=len(ids) // 2 if flags & 4 else 0,
+        retractions=1 if flags & 8 else 0,
+        dp_rank=3 if flags & 8 else None,
+        no_stop_trim=bool(flags & 16),
+        modal_tokens={"image_tokens": 4} if flags & 32 else {},
+        weight_spans=_spans(len(ids), draw(st.integers(0, 3 * max_tokens))),
     )
-    if draw(st.booleans()) or draw(st.booleans()):
-        script = draw(_with_logprobs(script))
-        if extra_rows and finish.how == "finished" and draw(st.booleans()):
-            row = st.tuples(logprobs(), st.integers(0, _MAX_ID))
-            script = replace(script, extra_rows=tuple(draw(st.lists(row, min_size=1, max_size=2))))
-    return draw(_with_extras(script, profile, lossy=lossy))
+    numbers = draw(bulk())
+    asks = draw(st.integers(0, 2**4 - 1))
+    if asks & 12:
+        script = _with_logprobs(script, numbers, tops=bool(asks & 1), ids=bool(asks & 2), texts=bool(asks & 8))
+        if extra_rows and finish.how == "finished" and asks & 4:
+            script = replace(script, extra_rows=tuple((numbers.logprob(), token_id) for token_id in numbers.ids()[:2]))
+    wanted = draw(st.sets(st.sampled_from(("mask", "custom", "hidden", "top_p", "experts", "indexer")), max_size=3))
+    return _with_extras(script, profile, numbers, wanted, lossy=lossy)
 
 
-def _ids(draw: DrawFn, text: tuple[bytes, ...], stop: int | None) -> tuple[int, ...]:
+def _ids(text: tuple[bytes, ...], step: int, stop: int | None) -> tuple[int, ...]:
     """The same bytes are the same token."""
-    pool = st.integers(1, _MAX_ID).filter(lambda token_id: token_id not in (2, 128009))
-    known: dict[bytes, int] = {}
-    for piece in text:
-        if piece not in known:
-            known[piece] = draw(pool.filter(lambda token_id: token_id not in known.values()))
+    known = {piece: 3 + step * place for place, piece in enumerate(dict.fromkeys(text), start=1)}
     ids = [known[piece] for piece in text]
     if stop is not None:
         ids[-1] = stop
     return tuple(ids)
 
 
-@st.composite
-def _spans(draw: DrawFn, tokens: int) -> tuple[Span, ...]:
-    cuts = sorted(draw(st.lists(st.integers(1, max(tokens - 1, 1)), max_size=2, unique=True))) if tokens > 1 else []
-    edges = [0, *cuts, tokens]
+def _spans(tokens: int, places: int) -> tuple[Span, ...]:
+    """One, two or three weight versions."""
+    cuts = {cut for cut in (places % 13, places // 2) if 0 < cut < tokens}
+    edges = [0, *sorted(cuts), tokens]
     return tuple(Span(f"v{i}", start, end) for i, (start, end) in enumerate(itertools.pairwise(edges)))
 
 
-def _alternatives(tokens: int, *, prompt: bool = False) -> SearchStrategy[tuple[Any, ...]]:
-    entry = st.tuples(logprobs(), st.integers(0, _MAX_ID))
-    row = st.lists(entry, min_size=2, max_size=2).map(tuple)
-    nullable = row if not prompt else st.one_of(row, row, st.none())
-    return st.lists(nullable, min_size=tokens, max_size=tokens).map(tuple)
-
-
-@st.composite
-def _with_logprobs(draw: DrawFn, script: Script) -> Script:
+def _with_logprobs(script: Script, numbers: Bulk, *, tops: bool, ids: bool, texts: bool) -> Script:
     tokens = len(script.token_ids)
-    start = draw(st.integers(0, len(script.prompt_ids)))
-    asked = script.prompt_ids[start:]
-    values = [None, *draw(st.lists(logprobs(), min_size=len(asked), max_size=len(asked)))]
+    # logprob_start_len is anywhere in the prompt, or behind it.
+    asked = script.prompt_ids[len(numbers.ids()) - 1 :]
     script = replace(
         script,
-        logprobs=tuple(draw(st.lists(logprobs(), min_size=tokens, max_size=tokens))),
-        input_logprobs=tuple(zip(values, asked, strict=False)),
-        text_in_logprobs=draw(st.booleans()),
+        logprobs=numbers.logprobs(tokens),
+        input_logprobs=tuple(zip((None, *numbers.logprobs(len(asked))), asked, strict=False)),
+        text_in_logprobs=texts,
     )
-    if draw(st.booleans()):
-        tops = draw(_alternatives(len(asked), prompt=True))
-        script = replace(script, top_logprobs=draw(_alternatives(tokens)), input_top_logprobs=tops)
-    if draw(st.integers(0, 3)) == 0:
-        tops = draw(_alternatives(len(asked), prompt=True))
-        script = replace(script, ids_logprobs=draw(_alternatives(tokens)), input_ids_logprobs=tops)
+    if tops:
+        of_prompt = numbers.alternatives(len(asked), prompt=True)
+        script = replace(script, top_logprobs=numbers.alternatives(tokens), input_top_logprobs=of_prompt)
+    if ids:
+        of_prompt = numbers.alternatives(len(asked), prompt=True)
+        script = replace(script, ids_logprobs=numbers.alternatives(tokens), input_ids_logprobs=of_prompt)
     return script
 
 
-@st.composite
-def _with_extras(draw: DrawFn, script: Script, profile: Profile, *, lossy: bool) -> Script:
+def _with_extras(script: Script, profile: Profile, numbers: Bulk, wanted: AbstractSet[str], *, lossy: bool) -> Script:
     tokens, prompt = len(script.token_ids), len(script.prompt_ids)
-    wanted = draw(st.sets(st.sampled_from(("mask", "custom", "hidden", "top_p", "experts", "indexer")), max_size=3))
+    few = len(numbers.ids())
     if "mask" in wanted:
-        mask = draw(st.lists(_id_row(), min_size=tokens, max_size=tokens).map(tuple))
-        value = st.floats(-9, 0, width=32)
-        if draw(st.booleans()):
-            # sampling_logprobs_mode "support": one per kept id.
-            kept: tuple[Any, ...] = tuple(
-                tuple(draw(st.lists(value, min_size=len(row), max_size=len(row)))) for row in mask
-            )
-        else:
-            kept = draw(st.lists(value, min_size=tokens, max_size=tokens).map(tuple))
-        script = replace(script, sampling_mask=mask, sampling_logprobs=kept)
+        mask = tuple(numbers.ids() for _ in range(tokens))
+        # sampling_logprobs_mode: of the token, or ("support") of each kept id.
+        one = tuple(float32(-place / 7) for place in range(tokens))
+        each = tuple(tuple(float32(-token_id / 7) for token_id in row) for row in mask)
+        script = replace(script, sampling_mask=mask, sampling_logprobs=each if few == 1 else one)
     # Parts of a list are gone with the chunk that had them.
     whole = profile.custom in ("list", "snapshot")
     if "custom" in wanted and (whole or (lossy and profile.custom == "delta")):
-        values = draw(
-            st.lists(
-                st.one_of(st.none(), st.integers(-9, 9), st.sampled_from(("", "a\u2028"))),
-                min_size=tokens,
-                max_size=tokens,
-            )
-        )
+        values = ((None, 1.5, "a\u2028", place)[(place + few) % 4] for place in range(tokens))
         script = replace(script, custom={"confidence": tuple(values)})
     if "hidden" in wanted:
         states = tuple([[0.5, float(i)]] if i == 0 else [0.25, float(i)] for i in range(tokens))
-        script = replace(script, hidden_states=states, hidden_last=draw(st.booleans()))
+        script = replace(script, hidden_states=states, hidden_last=few == 1)
     if "top_p" in wanted and script.logprobs is not None:
-        script = replace(script, top_p_rows=draw(st.lists(_id_row(), min_size=tokens, max_size=tokens).map(tuple)))
+        script = replace(script, top_p_rows=tuple(numbers.ids() for _ in range(tokens)))
     fed = max(prompt + tokens - 1, 0)
-    start = draw(st.integers(0, prompt))
     if "experts" in wanted:
         rows = tuple((i % 7, (i + 3) % 7, -1, 6) for i in range(fed))
-        script = replace(script, routed_experts=Routing(rows, 2, 2, start))
+        script = replace(script, routed_experts=Routing(rows, 2, 2, min(few - 1, prompt)))
     if "indexer" in wanted:
         script = replace(script, indexer_topk=Routing(tuple((i, i + 1) for i in range(fed)), 1, 2))
     return script
-
-
-def _id_row() -> SearchStrategy[tuple[int, ...]]:
-    return st.lists(st.integers(0, _MAX_ID), min_size=1, max_size=4).map(tuple)
 
 
 @st.composite

@@ -46,13 +46,16 @@ class GreedyModel:
         self._num_layers = num_layers
         self._top_k = top_k
         # Tests ask the same again and again.
-        self._tokens = lru_cache(maxsize=256)(self._generate)
+        self._answer = lru_cache(maxsize=64)(self._write)
 
     def __call__(self, asked: Asked) -> Script:
         """The whole answer, up to ``max_new_tokens`` or the stop token."""
         if asked.return_routed_experts and not 0 <= asked.routed_experts_start_len <= len(asked.prompt_ids):
             return rejected(asked, f"routed_experts_start_len must be in the range [0, {len(asked.prompt_ids)}].")
-        ids, states = self._tokens(asked.prompt_ids, asked.sample, asked.max_new_tokens, asked.ignore_eos)
+        return replace(self._answer(replace(asked, rid="")), rid=asked.rid)
+
+    def _write(self, asked: Asked) -> Script:
+        ids, states = self._generate(asked)
         stopped = ids and ids[-1] == EOS
         prompt = asked.prompt_ids
         return Script(
@@ -69,22 +72,20 @@ class GreedyModel:
             routed_experts=self._routing((*prompt, *ids)[:-1], asked) if asked.return_routed_experts else None,
         )
 
-    def _generate(
-        self, prompt: tuple[int, ...], sample: int, limit: int, ignore_eos: bool
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _generate(self, asked: Asked) -> tuple[list[int], list[int]]:
         """Token ids, and the state that each came from."""
-        state = self._state(prompt, sample)
-        previous = prompt[-1] if prompt else 0
+        state = self._state(asked.prompt_ids, asked.sample)
+        previous = asked.prompt_ids[-1] if asked.prompt_ids else 0
         ids: list[int] = []
         states: list[int] = []
-        while len(ids) < limit:
-            token = self._token(state, previous, may_stop=not ignore_eos)
+        while len(ids) < asked.max_new_tokens:
+            token = self._token(state, previous, may_stop=not asked.ignore_eos)
             states.append(state)
             ids.append(token)
             if token == EOS:
                 break
             state, previous = _step(state, token), token
-        return tuple(ids), tuple(states)
+        return ids, states
 
     def _state(self, ids: Iterable[int], sample: int) -> int:
         state = _step(self._seed, sample)

@@ -1,0 +1,39 @@
+"""Where output goes: a terminal gets colours and wrapped lines, a pipe gets plain and whole ones.
+
+Knows streams of the process, and nothing of what is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Characters of an output's text on a terminal; ``--json`` and pipes have all of it.
+TERMINAL_TEXT = 1200
+
+
+def new_console() -> Console:
+    """Standard output as it is now (tests and pipes change it)."""
+    return Console(highlight=False)
+
+
+def print_lines(console: Console, lines: Iterable[Text]) -> None:
+    """Lines; wrapped on a terminal only, so that what is piped can be searched."""
+    for line in lines:
+        console.print(line, soft_wrap=not console.is_terminal)
+
+
+def json_option(function: _Command) -> _Command:
+    """The option that every command has."""
+    option: Callable[[_Command], _Command] = click.option(
+        "--json", "json_", is_flag=True, help="Print JSON, for machines."
+    )
+    return option(function)

@@ -1,0 +1,161 @@
+"""Folding whole bodies: the library and the baselines over the same reads, and how time grows with length.
+
+Every result is held against the answer that the body was made of, in every round: a fast wrong fold ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ssefold import GenerateDecoder
+from tests.benchmarks.baselines import (
+    BareBytes,
+    TunedFold,
+    json_baseline,
+    msgspec_baseline,
+    orjson_baseline,
+)
+from tests.benchmarks.bodies import Answer, blocks, body_of, make_answer
+from tests.benchmarks.report import Section, at_least, at_most, milliseconds
+from tests.benchmarks.scale import READ, Scale
+from tests.benchmarks.timing import Runs, fold_once, median
+
+OURS = "ssefold"
+JSON = "json baseline"
+ORJSON = "orjson baseline"
+MSGSPEC = "msgspec baseline"
+TUNED = "tuned orjson"
+BARE = "bare bytes"
+
+FOLDS: dict[str, Callable[[], Any]] = {
+    OURS: GenerateDecoder,
+    JSON: json_baseline,
+    ORJSON: orjson_baseline,
+    MSGSPEC: msgspec_baseline,
+    TUNED: TunedFold,
+}
+"""Everything that folds a body; all give the same ids, logprobs and text."""
+
+_TEXT = """\
+One answer, all its tokens with logprobs, in reads of 64 KiB. *{json}* is the plain client: `aiter_lines` semantics,
+`json.loads`, and an accumulator that takes ids and logprobs out of every row that comes, holds their number against the
+counter, and appends what is new to lists. *{orjson}* and *{msgspec}* (typed structs) differ in the parser only. *{tuned}*
+is the least work that still parses every payload: lines stay bytes, and old rows are not touched. None of the four
+compares what a chunk repeats with what it said before. Times in ms; the ratios are baseline / ssefold.
+"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One body."""
+
+    tokens: int
+    interval: int
+    incremental: bool
+
+    @property
+    def about_bytes(self) -> int:
+        """Its size, roughly."""
+        events = self.tokens // self.interval + 1
+        return 46 * self.tokens + 400 * events if self.incremental else events * (400 + 23 * self.tokens)
+
+
+def result_of(folder: Any) -> tuple[list[int], list[float], str]:
+    """Ids, logprobs and text that a folder holds at the end."""
+    if isinstance(folder, GenerateDecoder):
+        output = folder.outputs[0]
+        return list(output.token_ids), [float("nan") if p is None else p for p in output.logprobs], output.text()
+    return folder.ids, folder.logprobs, folder.text
+
+
+def check(folders: Mapping[str, Any], answer: Answer) -> None:
+    """Raise unless all folders hold the answer."""
+    wanted = list(answer.ids), list(answer.logprobs), answer.text
+    wrong = [name for name, folder in folders.items() if name != BARE and result_of(folder) != wanted]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)}: not the answer of {len(answer.ids)} tokens that the body was made of")
+
+
+def run(shape: Shape, names: list[str], runs: Runs, turn: int, read: int | None = READ) -> int:
+    """Fold one body once by each of ``names``; returns the body's size in bytes."""
+    answer = make_answer(shape.tokens)
+    folders = {name: BareBytes() if name == BARE else FOLDS[name]() for name in names}
+    size = 0
+
+    def counted() -> Any:
+        nonlocal size
+        for reads in blocks(body_of(answer, interval=shape.interval, incremental=shape.incremental), read):
+            size += sum(map(len, reads))
+            yield reads
+
+    fold_once(counted(), folders, runs, turn)
+    check(folders, answer)
+    return size
+
+
+def measure(scale: Scale) -> list[Section]:
+    """Fold all shapes, the rounds outermost, so that a length and its double are measured at about the same time."""
+    shapes = [
+        Shape(tokens, interval, incremental)
+        for incremental in (False, True)
+        for interval in scale.intervals
+        for tokens in scale.tokens
+    ]
+    runs: dict[Shape, Runs] = {shape: {} for shape in shapes}
+    sizes: dict[Shape, int] = {}
+    for turn in range(scale.rounds):
+        for shape in shapes:
+            if turn < scale.few_rounds or shape.about_bytes < _QUICK:
+                sizes[shape] = run(shape, _names(shape, scale), runs[shape], turn)
+    medians = {shape: {name: median(seconds) for name, seconds in found.items()} for shape, found in runs.items()}
+    return [
+        _section(scale, [shape for shape in shapes if shape.incremental == incremental], sizes, medians)
+        for incremental in (False, True)
+    ]
+
+
+_QUICK = 4 * 10**6
+
+
+def _names(shape: Shape, scale: Scale) -> list[str]:
+    names = list(FOLDS) if shape.about_bytes <= scale.most_for_baselines else [OURS]
+    return names if shape.incremental else [*names, BARE]
+
+
+def _section(
+    scale: Scale, shapes: list[Shape], sizes: Mapping[Shape, int], medians: Mapping[Shape, Mapping[str, float]]
+) -> Section:
+    incremental = shapes[0].incremental
+    rows: list[list[str]] = []
+    for shape in shapes:
+        found = medians[shape]
+        half = Shape(shape.tokens // 2, shape.interval, incremental)
+        growth = f"{found[OURS] / medians[half][OURS]:.2f}" if half in medians else "-"
+        cells = [milliseconds(found[name]) if name in found else "-" for name in FOLDS]
+        ratios = [f"{found[name] / found[OURS]:.1f}" if name in found else "-" for name in (JSON, ORJSON, MSGSPEC, TUNED)]
+        rows.append([f"{shape.tokens:,} tokens, every {shape.interval}", f"{sizes[shape] / 1e6:,.1f}", *cells, *ratios, growth])
+    main = medians[Shape(scale.main, 1, incremental)]
+    if incremental:
+        what = f"incremental, {scale.main:,} events: baseline json / ours"
+        bars = [at_least(what, 2, main[JSON] / main[OURS])]
+    else:
+        what = f"fold {scale.main:,} tokens, cumulative, interval 1, 64 KiB reads: "
+        double = medians[Shape(2 * scale.main, 1, incremental)]
+        bars = [
+            at_least(f"{what}baseline json / ours", 50, main[JSON] / main[OURS]),
+            at_least("the same against the orjson baseline / ours", 20, main[ORJSON] / main[OURS]),
+            at_most(f"ours, {2 * scale.main:,} tokens over {scale.main:,}", 4.5, double[OURS] / main[OURS]),
+            at_least(
+                "ours: bytes per second of a cumulative stream over one-byte `find` framing, one copy and one compare "
+                "of the same bytes", 0.4, main[BARE] / main[OURS],
+            ),
+        ]  # fmt: skip
+    return Section(
+        f"Folding: {'incremental' if incremental else 'cumulative'} streams",
+        _TEXT.format(json=JSON, orjson=ORJSON, msgspec=MSGSPEC, tuned=TUNED),
+        ["answer", "MB", OURS, JSON, ORJSON, MSGSPEC, TUNED, "json", "orjson", "msgspec", "tuned", "time / half of it"],
+        rows,
+        bars,
+    )

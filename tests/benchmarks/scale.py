@@ -1,0 +1,62 @@
+"""How much is measured: all of it for the page, next to nothing for the test that runs this code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+READ = 65_536
+"""Bytes that httpx's and aiohttp's connections read at most at a time."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes and repeats.
+
+    :ivar tokens: lengths of the answers, each twice the one before.
+    :ivar intervals: values of ``stream_interval``.
+    :ivar rounds: turns of everything that takes less than a second.
+    :ivar few_rounds: turns of what takes longer.
+    :ivar most_for_baselines: bodies of more bytes are folded by the library alone.
+    :ivar main: length of the answer that bars are about; ``tokens`` has it and twice it.
+    :ivar event_sizes: corpora of server-sent events: bytes of an event, bytes in all.
+    :ivar split_event: bytes of the smaller of two events that come in reads of 64 bytes.
+    :ivar replay: bytes of the base64 text of a routed-experts terminal chunk.
+    :ivar streams: streams at once, and the tokens that each has when it is looked at.
+    """
+
+    tokens: tuple[int, ...]
+    intervals: tuple[int, ...]
+    rounds: int
+    few_rounds: int
+    most_for_baselines: int
+    main: int
+    event_sizes: tuple[tuple[int, int], ...]
+    split_event: int
+    replay: int
+    streams: tuple[int, int]
+
+
+FULL = Scale(
+    tokens=(512, 1024, 2048, 4096, 8192, 16_384),
+    intervals=(1, 8, 20),
+    rounds=9,
+    few_rounds=3,
+    most_for_baselines=400 * 10**6,
+    main=4096,
+    event_sizes=((200, 2 * 10**6), (20_000, 4 * 10**6), (500_000, 8 * 10**6)),
+    split_event=500_000,
+    replay=17 * 2**20,
+    streams=(512, 2048),
+)
+TINY = Scale(
+    tokens=(32, 64),
+    intervals=(1, 8),
+    rounds=1,
+    few_rounds=1,
+    most_for_baselines=10**6,
+    main=32,
+    event_sizes=((200, 2000), (20_000, 40_000)),
+    split_event=5000,
+    replay=2**16,
+    streams=(3, 64),
+)

@@ -1,0 +1,64 @@
+"""The command as such: what it needs, what it says of itself, and its exit statuses."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("click", reason="click comes with the extra `cli`")
+pytest.importorskip("rich", reason="rich comes with the extra `cli`")
+pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
+
+import ssefold
+
+from .conftest import Run, run_process
+
+
+@pytest.mark.parametrize("package", ["click", "rich", "httpx"])
+def test_a_missing_package_is_one_line_that_names_the_extra(package: str) -> None:
+    ran = run_process("demo", prelude=f"import sys; sys.modules[{package!r}] = None")
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err == f"ssefold: the command needs {package}: pip install 'ssefold[cli]'\n"
+
+
+def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
+    ran = run_process("--version", prelude="import sys; sys.modules['ssefold.transports'] = None")
+    assert ran.status == 1
+    assert "Traceback" in ran.err
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out.split()[-1] == ssefold.__version__
+
+
+def test_every_command_has_examples_in_its_help(run: Run) -> None:
+    from ssefold.adapters.cli_app import app
+
+    for name in app.commands:
+        ran = run(name, "--help")
+        assert ran.status == 0
+        assert f"  ssefold {name}" in ran.out.partition("Examples:")[2]
+
+
+def test_exit_statuses_are_documented(run: Run) -> None:
+    ran = run("--help")
+    assert "Exit status:" in ran.out
+    assert "Shell completion:" in ran.out
+
+
+def test_bad_usage_is_status_2(run: Run) -> None:
+    assert run("replay").status == 2
+    assert run("replay", "no such file").status == 2
+    assert run("no-such-command").status == 2
+
+
+def test_completion_speaks_for_bash() -> None:
+    ran = run_process(_SSEFOLD_COMPLETE="bash_source")
+    assert ran.status == 0
+    assert "_ssefold_completion" in ran.out
+
+
+def test_a_terminal_without_utf8_gets_escapes_instead_of_a_crash(tmp_path: object) -> None:
+    ran = run_process("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert ran.status == 0
+    assert "\\u732b" in ran.out or "\\xdc" in ran.out or ran.out.isascii()
