@@ -12,9 +12,15 @@ import click
 
 from ssefold import StreamError
 
+from .cli_anonymize import anonymize
 from .cli_check_command import check, explain
+from .cli_convert import convert
 from .cli_demo_command import demo
+from .cli_diff import diff
+from .cli_inspect import inspect
+from .cli_record import record
 from .cli_replay import replay
+from .cli_serve import serve_fake
 from .cli_text import one_line
 
 _EPILOG = """\b
@@ -51,5 +57,5 @@ def app() -> None:
     """Look at streams of SGLang's /generate: fold them, check them, compare them."""
 
 
-for command in (demo, replay, check, explain):
+for command in (demo, record, replay, inspect, check, explain, diff, convert, anonymize, serve_fake):
     app.add_command(command)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from ssefold import Accumulator, GenerateDecoder, PayloadError, StreamError, Update
+from ssefold import Accumulator, GenerateDecoder, IncompleteStreamError, PayloadError, StreamError, Update
 from ssefold.payload import BadJSONError, parse_payload
 
 from .cli_check import Checker, Finding
@@ -115,6 +115,8 @@ def _fold_native(recording: Recording, mode: Mode) -> Reading:
             outputs[index] = output
             reading.steps.append(Step(0, len(recording.data), (update,)))
             checker.chunk(0, {**response, "index": index}, [update], outputs)
+        if not outputs or any(output.finish_reason is None for output in outputs.values()):
+            raise IncompleteStreamError("a response has no meta_info.finish_reason: is it one of /generate, and whole?")
     except StreamError as error:
         checker.failure(0, error, outputs, done=False)
         reading.error = error

@@ -88,7 +88,7 @@ def guess_profile(reading: Reading) -> Guess | None:
     if finish is not None and isinstance(finish.raw, str):
         return Guess("sgl-model-gateway over gRPC")
     if "cached_tokens" not in meta:
-        return Guess("SGLang's Rust server, or a gateway", incremental=_is_incremental(output))
+        return Guess("SGLang's Rust server, or a gateway that renders the JSON itself")
     oldest, newest = _bounds(meta, finished=finish is not None)
     lanes = output.lanes
     text, ids, rows = lanes["text"], lanes["output_ids"], lanes["logprobs"]
@@ -110,10 +110,10 @@ def guess_profile(reading: Reading) -> Guess | None:
         incremental = False  # ids were deltas by default
     elif incremental and text != "incremental" and rows != "incremental" and oldest < (0, 5, 6) and not tokens_only:
         incremental = None
-    server = "SGLang"
-    if output.top_p is not None:
-        server = "slime's image of SGLang"
-    return Guess(server, oldest, max(oldest, newest), incremental, tokens_only)
+    if oldest > newest:
+        return Guess("a gateway: no version of SGLang sends these keys together")
+    server = "SGLang" if output.top_p is None else "slime's image of SGLang"
+    return Guess(server, oldest, newest, incremental, tokens_only)
 
 
 def _bounds(meta: Mapping[str, Any], *, finished: bool) -> tuple[Version, Version]:

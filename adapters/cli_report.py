@@ -128,22 +128,22 @@ def _output_lines(reading: Reading, index: int, text_limit: int | None) -> Itera
     yield Text(f"output {index}", style="bold")
     finish = output.finish_reason
     bad = finish is None or finish.is_failure
-    yield _field("finish", one_line(finish_words(finish)), "red" if bad else "default")
+    yield field("finish", one_line(finish_words(finish)), "red" if bad else "default")
     mean = mean_logprob(output)
     scored = "no logprobs" if mean is None else f"mean logprob {mean:.4f}"
-    yield _field("tokens", f"{len(output.token_ids):,}, {scored}")
+    yield field("tokens", f"{len(output.token_ids):,}, {scored}")
     text = sent_text(output)
-    yield _field("text", "none sent" if text is None else quoted(text, text_limit))
+    yield field("text", "none sent" if text is None else quoted(text, text_limit))
     lanes = [f"{name} {lane or 'unknown'}" for name, lane in output.lanes.items()]
-    yield _field("lanes", one_line(", ".join(lanes)))
-    yield _field("replay", "; ".join(_replay_words(output)) or "none")
+    yield field("lanes", one_line(", ".join(lanes)))
+    yield field("replay", "; ".join(_replay_words(output)) or "none")
     if output.error is not None:
-        yield _field("error", one_line(str(output.error)), "red")
+        yield field("error", one_line(str(output.error)), "red")
     findings = reading.findings_of(index)
     if not findings:
-        yield _field("anomalies", "none")
+        yield field("anomalies", "none")
     for at, finding in enumerate(findings):
-        line = _field("" if at else "anomalies", "")
+        line = field("" if at else "anomalies", "")
         yield line.append_text(finding_line(finding))
 
 
@@ -160,5 +160,6 @@ def _finding_lines(findings: list[Finding]) -> Iterator[Text]:
         yield Text("  ").append_text(finding_line(finding))
 
 
-def _field(name: str, value: str, style: str = "default") -> Text:
+def field(name: str, value: str, style: str = "default") -> Text:
+    """A line of a report: what it is about, and the words."""
     return Text(f"  {name:<{_WIDTH}}", style="dim").append(value, style=f"not dim {style}")

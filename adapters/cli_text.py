@@ -57,6 +57,11 @@ def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False)
 
 
+def as_compact_json(value: object) -> str:
+    """JSON as servers write it: no spaces, UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def plural(count: int, noun: str) -> str:
     """``1 token``, ``2 tokens``, ``12,345 tokens``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

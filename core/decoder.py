@@ -16,7 +16,8 @@ from .errors import IncompleteStreamError, StreamError
 from .lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
-from .sse import SSEParser, _as_bytes
+from .sse import SSEParser
+from .sse_lines import as_bytes
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20
@@ -75,7 +76,7 @@ class GenerateDecoder:
         """
         if self._closed:
             raise ValueError("feed() after close(): make a new GenerateDecoder for each response body")
-        self._rest = data if type(data) is bytes else _as_bytes(data)
+        self._rest = data if type(data) is bytes else as_bytes(data)
         if self.error is not None:
             self._look_for_done(self._rest)
             raise self.error

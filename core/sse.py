@@ -1,6 +1,6 @@
 """Server-sent events: bytes of a response body in, dispatched events out.
 
-The norm is the WHATWG HTML standard, section 9.2 "Server-sent events"; sentences of it stand in quotation marks over the
+The norm is the WHATWG HTML standard, section 9.2 "Server-sent events"; its sentences stand in quotation marks over the
 lines that carry them out.  This module must not know who sends the bytes, what a payload means, or that SGLang exists.
 
 Theory of operation
@@ -9,10 +9,10 @@ Between two ``feed`` calls the parser is in one phase, which says where in a lin
 
     phase      the next byte is                      on a line end    on other bytes
     ---------  ------------------------------------  ---------------  ------------------------------------------
-    START      the first of the stream (BOM?)        AFTER_CR / LINE  START while it may be a BOM, else as LINE
+    START      the first of the stream               LINE             START while it may be a BOM, else as LINE
     LINE       the first of a line                   LINE             NAME, DATA, VALUE or SKIP
     AFTER_CR   the first of a line; a LF is dropped  LINE             as LINE
-    NAME       in a field name, kept in ``_head``    as LINE          as LINE, with ``_head`` put before it
+    NAME       in a field name, kept in ``_head``    LINE             as LINE, with ``_head`` put before it
     DATA       in the value of a ``data`` line       LINE             DATA
     VALUE      in another value, kept in ``_value``  LINE             VALUE
     SKIP       in a line that cannot matter          LINE             SKIP
@@ -23,8 +23,8 @@ Between two ``feed`` calls the parser is in one phase, which says where in a lin
 ``reset`` leads from each of them to START.  A read whose last byte is a CR ends in AFTER_CR instead of LINE.
 
 Speed comes from three things.  A read with a CR in it is rewritten to LF line ends first, so that there is one line end
-to look for, with a ``find`` of one byte (memchr).  A value that spans reads is kept as fragments and joined once, and no
-byte is looked at twice.  Many small events in one read, all of the shape ``data: ...``, are split by one call.
+to look for, with a ``find`` of one byte (memchr).  A value that spans reads is kept in pieces and joined once, and no
+byte is looked at twice.  Many small events in one read, all of one shape, are taken by a few calls (``sse_bulk``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from enum import Enum
 
 from .errors import EventTooLargeError
 from .sse_buffer import MANY_PIECES, EventBuffer
-from .sse_bulk import LF, take_named_events, take_plain_events
+from .sse_bulk import take_named_events, take_plain_events
 from .sse_event import ServerSentEvent, make_event
+from .sse_lines import BOM, CR, LF, LONGEST_NAME, NAMES, UNDECIDED, WORTH_A_VIEW, as_bytes, end_of, split_line
 
 __all__ = ["MAX_RETRY_DIGITS", "SSEParser", "ServerSentEvent"]
 
@@ -43,17 +44,8 @@ MAX_RETRY_DIGITS = 640
 """Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
 one is no time that a clock can wait for; reading it would cost quadratic time."""
 
-CR = 13
-_BOM = b"\xef\xbb\xbf"
-_NAMES = (b"data", b"event", b"id", b"retry")
-_LONGEST_NAME = 5
-_UNDECIDED = frozenset(name[:n] for name in _NAMES for n in range(1, len(name) + 1)) | {n + b":" for n in _NAMES}
-"""Starts of a line after which it is still open which field it is, or whether a space after the colon is to go."""
-
 _WINDOW = 2**16
 """Bytes whose lines are made into a list at a time; it may take 20 times as much while it is there."""
-_WORTH_A_VIEW = 4096
-"""From here on a memoryview is cheaper than a copy of a part of a read."""
 
 
 class _Phase(Enum):
@@ -76,9 +68,9 @@ _DATA = _Phase.DATA
 class SSEParser:
     """Parses one event stream, however its bytes are cut into reads.
 
-    The size of an event, which ``max_event_size`` bounds, is what the parser has to hold for it: its data (one byte for
-    each line end in it included), its event type and ID, and the value of the line that is still arriving.  Field names,
-    the space after the colon, line ends, comments and unknown fields are neither counted nor held.  A size equal to the
+    The size of an event, which ``max_event_size`` bounds, is what the parser has to hold for it: its data (with one
+    byte for each line end in it), its event type and ID, and the value of the line that is still arriving.  Field
+    names, the space after the colon, comments and unknown fields are neither counted nor held.  A size equal to the
     bound is allowed.
 
     :param last_event_id: the last event ID to begin with, as after a reconnection.
@@ -102,6 +94,12 @@ class SSEParser:
         "_refusal",
         "_value",
     )
+
+    _phase: _Phase
+    _refusal: str
+    _head: bytes
+    _field: bytes
+    _value: bytearray
 
     def __init__(
         self,
@@ -148,9 +146,9 @@ class SSEParser:
     def close(self) -> bool:
         """Say that the input has ended.  Until ``reset``, ``feed`` is an error.
 
-        :returns: True if an event was unfinished and is dropped: "If the file ends in the middle of an event, before the
-            final empty line, the incomplete event is not dispatched."  False if the input ended between events, and on
-            a second call.
+        :returns: True if an event was unfinished and is dropped: "If the file ends in the middle of an event, before
+            the final empty line, the incomplete event is not dispatched."  False if the input ended between events,
+            and on a second call.
         :raises EventTooLargeError: if an event was larger than ``max_event_size``.
         """
         if self._phase is _Phase.TOO_LARGE:
@@ -176,7 +174,7 @@ class SSEParser:
         :raises TypeError: if ``data`` is of another type, such as str.
         """
         if type(data) is not bytes:
-            data = _as_bytes(data)
+            data = as_bytes(data)
         phase = self._phase
         buffer = self._buffer
         if phase is _DATA and LF not in data and CR not in data:
@@ -223,7 +221,7 @@ class SSEParser:
                     pos = take_plain_events(data, pos, self._last_event_id, events)
                     if data.find(LF, pos) < 0 and data[pos : pos + 6] == b"data: ":
                         self._phase = _DATA
-                        buffer.start_data(_end_of(data, pos + 6))
+                        buffer.start_data(end_of(data, pos + 6))
                         return events
                 elif start == b"event:":
                     pos = take_named_events(data, pos, self._last_event_id, events)
@@ -252,11 +250,11 @@ class SSEParser:
         if phase is _Phase.START:
             # "If the byte order mark is present, strip it": one, and it may come in pieces.
             data = self._head + data
-            if len(data) < len(_BOM) and _BOM.startswith(data):
+            if len(data) < len(BOM) and BOM.startswith(data):
                 self._head = data
                 return b""
             self._phase = _LINE
-            return data.removeprefix(_BOM)
+            return data.removeprefix(BOM)
         if phase is _Phase.TOO_LARGE:
             raise EventTooLargeError(self._refusal)
         if phase in (_Phase.CLOSED, _Phase.BROKEN):
@@ -268,7 +266,7 @@ class SSEParser:
         end = data.find(LF)
         phase = self._phase
         if phase is _DATA:
-            if end > _WORTH_A_VIEW and data[end + 1 : end + 2] == b"\n":
+            if end > WORTH_A_VIEW and data[end + 1 : end + 2] == b"\n":
                 self._buffer.add_data(memoryview(data)[:end])  # which is joined, and let go, at once
             else:
                 self._buffer.add_data(data if end < 0 else data[:end])
@@ -314,7 +312,7 @@ class SSEParser:
             if size - pos > _WINDOW:
                 stop = data.rfind(LF, pos, pos + _WINDOW) + 1
                 if not stop:  # one line fills the window: no list, no second copy
-                    field, start = _split_line(data, pos, end)
+                    field, start = split_line(data, pos, end)
                     self._take(field, data[start:end])
                     pos = end + 1
                     continue
@@ -334,17 +332,17 @@ class SSEParser:
 
     def _begin_line(self, data: bytes, pos: int) -> None:
         """Keep what has to be kept of the line at ``pos``, which ``data`` does not end."""
-        start = data[pos : pos + _LONGEST_NAME + 2]
-        if start in _UNDECIDED or (start == b":" and self._on_comment is not None):
+        start = data[pos : pos + LONGEST_NAME + 2]
+        if start in UNDECIDED or (start == b":" and self._on_comment is not None):
             self._phase = _Phase.NAME
             self._head = start
             return
-        field, pos = _split_line(data, pos, len(data))
+        field, pos = split_line(data, pos, len(data))
         if field == b"data":
             self._phase = _DATA
             self._buffer.begin_data()
-            self._buffer.add_data(_end_of(data, pos))
-        elif field in _NAMES or (field == b"" and self._on_comment is not None):
+            self._buffer.add_data(end_of(data, pos))
+        elif field in NAMES or (field == b"" and self._on_comment is not None):
             self._phase = _Phase.VALUE
             self._field = field
             self._buffer.hold(field, len(data) - pos)
@@ -387,37 +385,3 @@ class SSEParser:
         self._field = b""
         self._value = bytearray()
         self._buffer.clear()
-
-
-def _split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
-    """Field name of the line from ``pos`` to ``end``, and where its value starts.
-
-    The name is b"" for a comment, and b"?" for one that is longer than all known.
-    """
-    colon = data.find(b":", pos, min(end, pos + _LONGEST_NAME + 1))
-    if colon < 0:
-        return (data[pos:end] if end - pos <= _LONGEST_NAME else b"?"), end
-    start = colon + 1
-    # "If value starts with a U+0020 SPACE character, remove it from value."
-    if data[start : min(start + 1, end)] == b" ":
-        start += 1
-    return data[pos:colon], start
-
-
-def _end_of(data: bytes, pos: int) -> bytes | memoryview:
-    """``data[pos:]``, without copying it where that pays.
-
-    A view keeps the whole read alive, so it must be the larger part of it.
-    """
-    size = len(data) - pos
-    return memoryview(data)[pos:] if size > _WORTH_A_VIEW and size > pos else data[pos:]
-
-
-def _as_bytes(data: object) -> bytes:
-    """The bytes of a buffer that the caller may change later."""
-    if isinstance(data, memoryview):
-        return data.tobytes()  # whatever its format and shape
-    if isinstance(data, (bytes, bytearray)):
-        return bytes(memoryview(data))
-    hint = ": feed the response's bytes, undecoded" if isinstance(data, str) else ""
-    raise TypeError(f"feed() takes bytes, bytearray or memoryview, not {type(data).__name__}{hint}")

@@ -3,8 +3,8 @@
 It must not know how lines are found, or what belongs to the source of the stream rather than to one event.
 
 Two needs pull in opposite directions.  An event of 100 kB that comes in a few large reads should be copied once, so its
-pieces are kept in a list as they are, and joined at its end.  But a list costs some 40 bytes for each piece, and the join
-twice the memory: pieces that are many, or large together, move to a BytesIO.  Both ways are linear.
+pieces are kept in a list as they are, and joined at its end.  But a list costs some 40 bytes for each piece, and the
+join twice the memory: pieces that are many, or large together, move to a BytesIO.  Both ways are linear.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ class EventBuffer:
     """The data, event type and ID of an event that is not complete.
 
     :ivar fresh: nothing of an event has come since the last one was taken out.
-    :ivar held: bytes held for the event, as bounded by ``max_size``: the data with one byte for each line end in it, the
-        event type, the ID, and what has come of the value of an unfinished line.
+    :ivar held: bytes held for the event, as bounded by ``max_size``: the data with one byte for each line end in it,
+        the event type, the ID, and what has come of the value of an unfinished line.
     :ivar easy_size: up to this size of the event, pieces can be added without a look at any bound but ``MANY_PIECES``.
     :ivar pieces: the data, or its end if ``spilled`` holds the rest.
     """
 
     __slots__ = ("easy_size", "event_type", "fresh", "held", "max_size", "new_id", "pieces", "spilled")
+
+    pieces: list[bytes | memoryview]
+    spilled: BytesIO | None
+    new_id: bytes | None
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
@@ -39,10 +43,10 @@ class EventBuffer:
         self.fresh = True
         self.held = 0
         self.easy_size = min(self.max_size, LARGE_EVENT)
-        self.pieces: list[bytes | memoryview] = []
-        self.spilled: BytesIO | None = None
+        self.pieces = []
+        self.spilled = None
         self.event_type = b""
-        self.new_id: bytes | None = None
+        self.new_id = None
 
     def check(self, field: bytes, size: int) -> None:
         """Ask whether ``size`` bytes more could be held.

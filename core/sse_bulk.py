@@ -1,8 +1,8 @@
 """Shortcuts through a read that holds many small events: all of them by a few calls in C.
 
-It must not know the parser's state.  The caller sees to it that the read has only LF line ends, that nothing of an event
-came before ``pos``, which is a line start, and that no event in the read can be too large.  Whatever is not of the one
-expected shape is left to the caller; in doubt these functions do nothing.
+It must not know the parser's state.  The caller sees to it that the read has only LF line ends, that nothing of an
+event came before ``pos``, which is a line start, and that no event in the read can be too large.  Whatever is not of
+the one expected shape is left to the caller; in doubt these functions do nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 from itertools import repeat
 
 from .sse_event import ServerSentEvent, make_event
-
-LF = 10  # as a number: `10 in data` takes a tenth of the time of `b"\n" in data`
+from .sse_lines import LF
 
 _SMALL_EVENT = 512
-"""First event below this many bytes: split the read.  Searching for ``_BETWEEN`` costs 0.5 ns a byte more than memchr; the
-steps in Python that it saves cost 300 ns an event."""
+"""First event below this many bytes: split the read.  Searching for ``_BETWEEN`` costs 0.5 ns a byte more than memchr;
+the steps in Python that it saves cost 300 ns an event."""
 _BETWEEN = b"\n\ndata: "
 _MESSAGES = repeat("message")
 

@@ -2,8 +2,8 @@
 
 It must not know how streams are parsed or what a payload means.
 
-An event is a tuple, because nothing immutable is made faster: ``feed`` turns a whole read into events by one ``map`` in C.
-That needs a constructor which is C all the way, so the friendly signature sits on the metaclass and
+An event is a tuple, because nothing immutable is made faster: ``feed`` turns a whole read into events by one ``map``
+in C.  That needs a constructor which is C all the way, so the friendly signature sits on the metaclass and
 :data:`make_event` goes round it (a third less time per event than ``tuple.__new__`` called for the class).
 """
 
@@ -23,10 +23,10 @@ class _EventType(type):
 
 
 class ServerSentEvent(tuple[str, bytes, str], metaclass=_EventType):
-    """One dispatched event: immutable, hashable, comparable, picklable; unpacks as ``event, data_bytes, id``.
+    r"""One dispatched event: immutable, hashable, comparable, picklable; unpacks as ``event, data_bytes, id``.
 
     :param event: the event type, ``"message"`` unless the stream said otherwise.
-    :param data_bytes: the data lines joined with ``b"\\n"``, as they came: not decoded, not validated.
+    :param data_bytes: the data lines joined with ``b"\n"``, as they came: not decoded, not validated.
     :param id: the last event ID when the event was dispatched; it persists from event to event.
     """
 

@@ -12,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
@@ -77,50 +77,50 @@ class AsyncioRuntime:
 
     async def shielded(self, work: Work[T]) -> T:
         """See :class:`Runtime`."""
-        task = asyncio.ensure_future(_call(work))
-        await _outlast(task)
-        return task.result()
+        child = _Child(work)
+        await _outlast(child.task)
+        return child.task.result()
 
     async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
         """See :class:`Runtime`."""
-        task = asyncio.ensure_future(_call(work))
+        child = _Child(work)
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([child.task])
         except asyncio.CancelledError:
             try:
                 if first is not None:
                     await self.shielded(first)
             finally:
-                task.cancel()
-                await _outlast(task)
-                if not task.cancelled():
-                    task.exception()  # looked at: the cancellation is what goes on
+                child.cancel()
+                await _outlast(child.task)
+                child.forget()
             raise
-        return task.result()
+        return child.task.result()
 
     async def bounded(self, work: Work[object], seconds: float) -> bool:
         """See :class:`Runtime`."""
-        task = asyncio.ensure_future(_call(work))
+        child = _Child(work)
         try:
-            await asyncio.wait([task], timeout=seconds)
+            await asyncio.wait([child.task], timeout=seconds)
         finally:
-            cut = task.cancel()
-            await _outlast(task)
-        if task.cancelled():
+            child.cancel()
+            await _outlast(child.task)
+        if child.task.cancelled():
             return False
-        task.result()
-        return not cut
+        child.task.result()
+        return True
 
     async def run_all(self, works: Sequence[Work[None]]) -> None:
         """See :class:`Runtime`."""
-        tasks = [asyncio.ensure_future(_call(work)) for work in works]
+        children = [_Child(work) for work in works]
+        tasks = [child.task for child in children]
         if not tasks:
             return
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            for task in tasks:
-                task.cancel()
+            for child in children:
+                child.cancel()
             await _outlast(*tasks)
         for task in tasks:
             if not task.cancelled():
@@ -139,31 +139,62 @@ class AsyncioRuntime:
         return _AsyncioScope()
 
 
+class _Child(Generic[T]):
+    """Work in a task of its own, which nobody else can cancel.
+
+    Where anyio is loaded it is cancelled by a scope rather than by its task: that respects the shields of libraries on
+    top of anyio.  httpcore's end of a response is such a place, where a task's cancellation leaves the connection in the
+    pool for ever.
+    """
+
+    def __init__(self, work: Work[T]) -> None:
+        anyio = sys.modules.get("anyio")
+        self._scope: Any = None if anyio is None else anyio.CancelScope()
+        self.task: asyncio.Task[T] = asyncio.ensure_future(self._run(work))
+
+    async def _run(self, work: Work[T]) -> T:
+        if self._scope is None:
+            return await work()
+        with self._scope:
+            return await work()
+        raise asyncio.CancelledError
+
+    def cancel(self) -> None:
+        """Cancel it, if it is not done."""
+        if self.task.done():
+            return
+        if self._scope is None:
+            self.task.cancel()
+        else:
+            self._scope.cancel()
+
+    def forget(self) -> None:
+        """Look at how it ended, so that nobody is told that nobody did: a cancellation is what goes on."""
+        if not self.task.cancelled():
+            self.task.exception()
+
+
 class _AsyncioScope:
     def __init__(self) -> None:
-        self._task: asyncio.Task[None] | None = None
+        self._child: _Child[None] | None = None
         self._cancelled = False
 
     async def run(self, work: Work[None]) -> None:
         if self._cancelled:
             return
-        self._task = asyncio.ensure_future(_call(work))
+        child = self._child = _Child(work)
         try:
-            await asyncio.wait([self._task])
+            await asyncio.wait([child.task])
         finally:
-            self._task.cancel()
-            await _outlast(self._task)
-        if not (self._cancelled and self._task.cancelled()):
-            self._task.result()
+            child.cancel()
+            await _outlast(child.task)
+        if not (self._cancelled and child.task.cancelled()):
+            child.task.result()
 
     def cancel(self) -> None:
         self._cancelled = True
-        if self._task is not None:
-            self._task.cancel()
-
-
-async def _call(work: Work[T]) -> T:
-    return await work()
+        if self._child is not None:
+            self._child.cancel()
 
 
 async def _outlast(*tasks: asyncio.Future[Any]) -> None:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ._metrics import StreamMetrics
     from ._runtime import Event, Runtime, Work
 
-END_GRACE = 1.0
-"""Seconds to wait for the end of a body whose outputs are complete; then it is closed instead of kept for reuse."""
-
 
 class UpdateStream:
     """The updates of one body::
@@ -130,7 +127,8 @@ class UpdateStream:
                 folding.end()
 
         if folding.says_done:
-            if not await self._runtime.bounded(read, min(END_GRACE, self._close_timeout)):
+            # Only the end of the body is missing: the connection can be used again if it comes, and is closed if not.
+            if not await self._runtime.bounded(read, self._close_timeout):
                 folding.end()
         elif exchange.fragile:
             await self._runtime.guarded(read, first=self._before_cancelling)

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssefold import FinishReason, ProtocolError, ReplayArray, ReplayError, SnapshotError, StreamError, TopPReplay, Update
+from ssefold import (
+    FinishReason,
+    ProtocolError,
+    ReplayArray,
+    ReplayError,
+    SnapshotError,
+    StreamError,
+    TopPReplay,
+    Update,
+)
 from ssefold.adapters.rollout import Call, RolloutError, RolloutSample, WeightSpan
 from ssefold.state_codec import pack
 
@@ -94,7 +103,14 @@ def test_null_logprobs_are_none_and_nan() -> None:
 
 @pytest.mark.parametrize(
     ("finish", "status"),
-    [(STOP, "completed"), (LENGTH, "truncated"), (ABORT, "aborted"), (SHED, "aborted"), (REFUSED, "failed"), (None, "partial")],
+    [
+        (STOP, "completed"),
+        (LENGTH, "truncated"),
+        (ABORT, "aborted"),
+        (SHED, "aborted"),
+        (REFUSED, "failed"),
+        (None, "partial"),
+    ],
 )
 def test_status(finish: FinishReason | None, status: str) -> None:
     assert sample_of(update(0, [11], finish)).status == status
@@ -131,7 +147,9 @@ def test_a_call_that_was_cut_is_gone_on_with() -> None:
 
 def test_a_new_call_without_saying_so_is_refused() -> None:
     sample = sample_of(update(0, [11, 12]))
-    with pytest.raises(ProtocolError, match=r"starts at token 0 of its call .* but 2 are here.*next_payload or begin_call"):
+    with pytest.raises(
+        ProtocolError, match=r"starts at token 0 of its call .* but 2 are here.*next_payload or begin_call"
+    ):
         sample.apply(update(0, [13]))
 
 
@@ -219,7 +237,7 @@ def test_arguments(arguments: dict[str, Any]) -> None:
 
 def test_any_integers_are_token_ids() -> None:
     sample = RolloutSample(array("i", [1, 2]))
-    sample.extend(memoryview(array("q", [3])))  # type: ignore[arg-type]
+    sample.extend(memoryview(array("q", [3])))
     assert (sample.prompt_ids, sample.token_ids) == ([1, 2], [3])
 
 
@@ -352,7 +370,8 @@ def test_routing_is_asked_for_from_where_it_ends() -> None:
     placed = sample.routed_experts
     assert placed is not None
     assert placed.shape == (5, 2, 1)
-    assert placed.array.tolist() == [[[row], [row + 100]] for row in range(5)]
+    found: Any = placed.array.tolist()
+    assert found == [[[row], [row + 100]] for row in range(5)]
 
 
 def test_a_server_may_send_all_rows_whatever_was_asked() -> None:
@@ -363,7 +382,8 @@ def test_a_server_may_send_all_rows_whatever_was_asked() -> None:
     sample.apply(update(0, [13], STOP, routed_experts=routing(0, 5)))
     placed = sample.routed_experts
     assert placed is not None
-    assert placed.array.tolist() == [[[row], [row + 100]] for row in range(5)]
+    found: Any = placed.array.tolist()
+    assert found == [[[row], [row + 100]] for row in range(5)]
 
 
 def test_routing_that_was_lost_by_a_cut_comes_with_the_next_call() -> None:
@@ -517,7 +537,15 @@ def test_rollback_forgets_the_last_call_and_no_more() -> None:
     sample.begin_call(rid="r", routed_from=3)
     sample.apply(update(0, [12]))
     sample.apply(
-        update(0, [12], STOP, replace=True, top_p=rows([2]), routed_experts=routing(3, 2), meta_info={"weight_version": "b"})
+        update(
+            0,
+            [12],
+            STOP,
+            replace=True,
+            top_p=rows([2]),
+            routed_experts=routing(3, 2),
+            meta_info={"weight_version": "b"},
+        )
     )
     assert sample.token_ids == [11, 50, 12]
     sample.rollback()
@@ -537,7 +565,9 @@ def test_rollback_forgets_the_last_call_and_no_more() -> None:
 def full_sample() -> RolloutSample:
     sample = sample_of(num_layers=2, top_k=1, sampling_params=WANTS_ROWS)
     sample.next_payload(source="a")
-    sample.apply(update(0, [11], STOP, top_p=rows([1]), routed_experts=routing(0, 3), meta_info={"weight_version": "a"}))
+    sample.apply(
+        update(0, [11], STOP, top_p=rows([1]), routed_experts=routing(0, 3), meta_info={"weight_version": "a"})
+    )
     sample.extend([50, 51], text="\u2028tool\ud800")
     sample.next_payload(source="b")
     sample.apply(update(0, [12, 13], logprobs=(None, -0.5)))
@@ -546,7 +576,11 @@ def full_sample() -> RolloutSample:
 
 def test_bytes_and_back_in_the_middle_of_a_call() -> None:
     sample = full_sample()
-    for other in (RolloutSample.from_bytes(sample.to_bytes()), pickle.loads(pickle.dumps(sample)), copy.deepcopy(sample)):
+    for other in (
+        RolloutSample.from_bytes(sample.to_bytes()),
+        pickle.loads(pickle.dumps(sample)),
+        copy.deepcopy(sample),
+    ):
         assert other == sample
         assert other.calls == sample.calls
         other.apply(update(2, [14]))

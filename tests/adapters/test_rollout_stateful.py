@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -24,12 +25,12 @@ httpx = pytest.importorskip("httpx", reason="the streams are read with httpx")
 from ssefold.transports.httpx import generate  # noqa: E402
 
 MODEL = GreedyModel(11, stop_every=40)
-NEW = [name for name in ("0.5.23", "0.5.23-incremental", "0.5.12", "0.5.12-incremental", "0.5.20") if name in PROFILES]
+NEW: list[str] = [name for name in ("0.5.23", "0.5.23-incremental", "0.5.12", "0.5.12-incremental", "0.5.20") if name in PROFILES]
 OLD = ["0.5.9", "0.5.9-incremental", "0.5.10-incremental", "0.5.8"]
 SLIMES = [name for name, profile in PROFILES.items() if profile.slime]
 CHOICES = st.integers(0, 7)
 INTERVALS = st.integers(1, 5)
-FLEETS = {"new": NEW, "old and new": [*OLD, *NEW], "slime": SLIMES}
+FLEETS: dict[str, list[str]] = {"new": NEW, "old and new": [*OLD, *NEW], "slime": SLIMES}
 
 
 class Fleet:
@@ -83,8 +84,9 @@ class RolloutMachine(RuleBasedStateMachine):
         self.wants_rows = rows and kind == "slime"
         if self.wants_rows:
             params["custom_params"] = {"return_top_p_token_ids": True}
-        shape = {"num_layers": 2, "top_k": 4} if routed and kind != "old and new" else {}
-        self.sample = RolloutSample(prompt, sampling_params=params, **shape)
+        self.routed = routed and kind != "old and new"
+        layers, top_k = (2, 4) if self.routed else (None, None)
+        self.sample = RolloutSample(prompt, sampling_params=params, num_layers=layers, top_k=top_k)
 
     # ---- calls
 
@@ -228,7 +230,8 @@ class RolloutMachine(RuleBasedStateMachine):
         whole = [*self.sample.prompt_ids, *self.sample.token_ids]
         assert placed.rows < len(whole)
         script = self._truth(whole[: placed.rows], 1)
-        assert [tuple(sum(row, [])) for row in placed.array.tolist()] == list(script.routed_experts.rows)
+        rows: Any = placed.array.tolist()
+        assert [tuple(chain.from_iterable(row)) for row in rows] == list(script.routed_experts.rows)
 
     @invariant()
     def finished_samples_have_everything(self) -> None:
@@ -238,7 +241,7 @@ class RolloutMachine(RuleBasedStateMachine):
         if sample.calls[-1].end == sample.calls[-1].start:
             return
         assert not self.wants_rows or sample.top_p is not None
-        if sample._state.shape is not None:
+        if self.routed:
             assert sample.routed_experts is not None
             assert sample.routed_experts.rows == len(sample.prompt_ids) + len(sample.token_ids) - 1
 

@@ -23,7 +23,10 @@ Chunk = tuple[str, "list[Any]", int, "dict[str, Any] | None"]
 
 
 class TextLines:
-    """Lines of text, as ``aiter_lines`` gives them: decoded read by read, split by ``str.splitlines``."""
+    """Lines of text, as ``aiter_lines`` gives them: decoded read by read, split by ``str.splitlines``.
+
+    CR, which no server sends, is not looked after where a read ends.
+    """
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
@@ -34,7 +37,7 @@ class TextLines:
         lines = text.splitlines()
         if not lines:
             return lines
-        ended = text[-1] == "\n"
+        ended = text[-1] in _LINE_ENDS
         if self._pending:
             if len(lines) == 1 and not ended:
                 self._pending.append(lines[0])
@@ -44,6 +47,9 @@ class TextLines:
         if not ended:
             self._pending = [lines.pop()]
         return lines
+
+
+_LINE_ENDS = "\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 class ByteLines:
@@ -188,6 +194,7 @@ class BareBytes:
     """
 
     def __init__(self) -> None:
+        self.events = 0
         self._pieces: list[memoryview] = []
 
     def feed(self, data: bytes) -> None:
@@ -196,6 +203,7 @@ class BareBytes:
         while (end := data.find(10, at)) >= 0:
             if end > at:
                 self._pieces.append(view[at:end])
+            if self._pieces:
                 event = b"".join(self._pieces)
                 place = 0
                 for piece in self._pieces:
@@ -203,6 +211,7 @@ class BareBytes:
                         raise ValueError("a copy differs from what was copied")
                     place += len(piece)
                 self._pieces = []
+                self.events += 1
             at = end + 1
         if at < len(data):
             self._pieces.append(view[at:])

@@ -12,6 +12,7 @@ import random
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from math import log
 
 SEED = 20_000
@@ -175,8 +176,11 @@ _HEAD = b'data: {"text":"'
 
 
 def number(value: float) -> bytes:
-    """A float as orjson writes it: as Python does, but for exponents below ten."""
-    return repr(value).replace("e-0", "e-").encode()
+    """A float as orjson writes it: as Python does, but with an exponent only below 1e-5, and no zero in front of it."""
+    written = repr(value)
+    if "e-05" in written:
+        written = f"{Decimal(written):f}"
+    return written.replace("e-0", "e-").encode()
 
 
 def _float32(value: float) -> float:

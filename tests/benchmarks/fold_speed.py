@@ -5,7 +5,8 @@ Every result is held against the answer that the body was made of, in every roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +30,15 @@ MSGSPEC = "msgspec baseline"
 TUNED = "tuned orjson"
 BARE = "bare bytes"
 
-FOLDS: dict[str, Callable[[], Any]] = {
-    OURS: GenerateDecoder,
-    JSON: json_baseline,
-    ORJSON: orjson_baseline,
-    MSGSPEC: msgspec_baseline,
-    TUNED: TunedFold,
+_FOLDS: dict[str, tuple[str, Callable[[], Any]]] = {
+    OURS: ("ssefold", GenerateDecoder),
+    JSON: ("json", json_baseline),
+    ORJSON: ("orjson", orjson_baseline),
+    MSGSPEC: ("msgspec", msgspec_baseline),
+    TUNED: ("orjson", TunedFold),
 }
-"""Everything that folds a body; all give the same ids, logprobs and text."""
+FOLDS = tuple(_FOLDS)
+"""Names of everything that folds a body; all come to the same ids, logprobs and text."""
 
 _TEXT = """\
 One answer, all its tokens with logprobs, in reads of 64 KiB. *{json}* is the plain client: `aiter_lines` semantics,
@@ -62,6 +64,11 @@ class Shape:
         return 46 * self.tokens + 400 * events if self.incremental else events * (400 + 23 * self.tokens)
 
 
+def available() -> dict[str, Callable[[], Any]]:
+    """Makers of the folds whose packages are installed."""
+    return {name: make for name, (module, make) in _FOLDS.items() if importlib.util.find_spec(module) is not None}
+
+
 def result_of(folder: Any) -> tuple[list[int], list[float], str]:
     """Ids, logprobs and text that a folder holds at the end."""
     if isinstance(folder, GenerateDecoder):
@@ -81,10 +88,11 @@ def check(folders: Mapping[str, Any], answer: Answer) -> None:
 def run(shape: Shape, names: list[str], runs: Runs, turn: int, read: int | None = READ) -> int:
     """Fold one body once by each of ``names``; returns the body's size in bytes."""
     answer = make_answer(shape.tokens)
-    folders = {name: BareBytes() if name == BARE else FOLDS[name]() for name in names}
+    makers = {**available(), BARE: BareBytes}
+    folders = {name: makers[name]() for name in names if name in makers}
     size = 0
 
-    def counted() -> Any:
+    def counted() -> Iterator[list[bytes]]:
         nonlocal size
         for reads in blocks(body_of(answer, interval=shape.interval, incremental=shape.incremental), read):
             size += sum(map(len, reads))
@@ -107,7 +115,7 @@ def measure(scale: Scale) -> list[Section]:
     sizes: dict[Shape, int] = {}
     for turn in range(scale.rounds):
         for shape in shapes:
-            if turn < scale.few_rounds or shape.about_bytes < _QUICK:
+            if turn < _rounds(shape, scale):
                 sizes[shape] = run(shape, _names(shape, scale), runs[shape], turn)
     medians = {shape: {name: median(seconds) for name, seconds in found.items()} for shape, found in runs.items()}
     return [
@@ -119,8 +127,17 @@ def measure(scale: Scale) -> list[Section]:
 _QUICK = 4 * 10**6
 
 
+def _rounds(shape: Shape, scale: Scale) -> int:
+    if shape.about_bytes <= _QUICK:
+        return scale.rounds
+    if shape.about_bytes > scale.most_for_rounds:
+        return 1
+    return scale.main_rounds if shape.interval == 1 and shape.tokens in (scale.main, 2 * scale.main) else scale.few_rounds
+
+
 def _names(shape: Shape, scale: Scale) -> list[str]:
-    names = list(FOLDS) if shape.about_bytes <= scale.most_for_baselines else [OURS]
+    is_main = shape.tokens == scale.main and shape.interval == 1
+    names = list(FOLDS) if is_main or shape.about_bytes <= scale.most_for_baselines else [OURS]
     return names if shape.incremental else [*names, BARE]
 
 
@@ -145,7 +162,7 @@ def _section(
         double = medians[Shape(2 * scale.main, 1, incremental)]
         bars = [
             at_least(f"{what}baseline json / ours", 50, main[JSON] / main[OURS]),
-            at_least("the same against the orjson baseline / ours", 20, main[ORJSON] / main[OURS]),
+            at_least("the same against the orjson baseline / ours", 20, main.get(ORJSON, 0.0) / main[OURS]),
             at_most(f"ours, {2 * scale.main:,} tokens over {scale.main:,}", 4.5, double[OURS] / main[OURS]),
             at_least(
                 "ours: bytes per second of a cumulative stream over one-byte `find` framing, one copy and one compare "

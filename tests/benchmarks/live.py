@@ -9,7 +9,7 @@ from typing import Any
 
 from ssefold import GenerateDecoder
 from tests.benchmarks.bodies import blocks, cut, events, make_answer
-from tests.benchmarks.fold_speed import FOLDS, OURS
+from tests.benchmarks.fold_speed import OURS, available
 from tests.benchmarks.report import Bar, Section, milliseconds
 from tests.benchmarks.scale import READ, Scale
 from tests.benchmarks.timing import median
@@ -35,7 +35,7 @@ def _stalls(scale: Scale) -> Section:
         counts = [1, *range(max(tokens - _LATE, 2), tokens + 1)]
         body = list(events(make_answer(tokens), counts, incremental=False))
         reads = next(blocks(body[2:], READ, block=sum(map(len, body)) + 1))
-        for name, make in FOLDS.items():
+        for name, make in available().items():
             longest: list[float] = []
             all_reads: list[float] = []
             ending: list[float] = []

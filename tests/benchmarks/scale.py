@@ -14,10 +14,12 @@ class Scale:
 
     :ivar tokens: lengths of the answers, each twice the one before.
     :ivar intervals: values of ``stream_interval``.
-    :ivar rounds: turns of everything that takes less than a second.
-    :ivar few_rounds: turns of what takes longer.
-    :ivar most_for_baselines: bodies of more bytes are folded by the library alone.
-    :ivar main: length of the answer that bars are about; ``tokens`` has it and twice it.
+    :ivar rounds: turns of everything that takes a fraction of a second.
+    :ivar main_rounds: turns of the answer that bars are about, and of twice its length.
+    :ivar few_rounds: turns of what else takes longer.
+    :ivar main: tokens of the answer that bars are about; ``tokens`` has it and twice it.
+    :ivar most_for_baselines: larger bodies (bytes), but for the main answer's, are folded by the library alone.
+    :ivar most_for_rounds: larger bodies are folded once.
     :ivar event_sizes: corpora of server-sent events: bytes of an event, bytes in all.
     :ivar split_event: bytes of the smaller of two events that come in reads of 64 bytes.
     :ivar replay: bytes of the base64 text of a routed-experts terminal chunk.
@@ -27,9 +29,11 @@ class Scale:
     tokens: tuple[int, ...]
     intervals: tuple[int, ...]
     rounds: int
+    main_rounds: int
     few_rounds: int
-    most_for_baselines: int
     main: int
+    most_for_baselines: int
+    most_for_rounds: int
     event_sizes: tuple[tuple[int, int], ...]
     split_event: int
     replay: int
@@ -40,9 +44,11 @@ FULL = Scale(
     tokens=(512, 1024, 2048, 4096, 8192, 16_384),
     intervals=(1, 8, 20),
     rounds=9,
+    main_rounds=5,
     few_rounds=3,
-    most_for_baselines=400 * 10**6,
     main=4096,
+    most_for_baselines=150 * 10**6,
+    most_for_rounds=2 * 10**9,
     event_sizes=((200, 2 * 10**6), (20_000, 4 * 10**6), (500_000, 8 * 10**6)),
     split_event=500_000,
     replay=17 * 2**20,
@@ -52,9 +58,11 @@ TINY = Scale(
     tokens=(32, 64),
     intervals=(1, 8),
     rounds=1,
+    main_rounds=1,
     few_rounds=1,
-    most_for_baselines=10**6,
     main=32,
+    most_for_baselines=50_000,
+    most_for_rounds=80_000,
     event_sizes=((200, 2000), (20_000, 40_000)),
     split_event=5000,
     replay=2**16,

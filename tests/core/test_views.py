@@ -240,4 +240,5 @@ def test_number_views_can_not_be_changed(view: Any) -> None:
 def test_reprs_of_number_views_are_cut() -> None:
     assert repr(Ints(array("q", [1, 2]))) == "Ints([1, 2])"
     assert repr(Floats(array("d", [0.5, math.nan]))) == "Floats([0.5, None])"
+    assert repr(Ints(array("q", range(8)))) == "Ints([0, 1, 2, 3, 4, 5, 6, 7])"
     assert repr(Ints(array("q", range(100)))) == "Ints([0, 1, 2, 3, 4, 5, 6, 7, ... 100 in all])"

@@ -1,7 +1,7 @@
 """The WHATWG algorithm, transcribed literally and slowly, and the parser's size bound, byte by byte.
 
-This file must share nothing with the parser: no import from the library, no shortcut, no incremental state.  It gets the
-whole of the bytes that arrived and says what must have come out of them.
+This file must share nothing with the parser: no import from the library, no shortcut, no incremental state.  It gets
+the whole of the bytes that arrived and says what must have come out of them.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ def interpret(stream: bytes, last_event_id: str = "") -> Outcome:
     return outcome
 
 
-def held(stream: bytes) -> int:
+def held(stream: bytes, *, comments: bool = False) -> int:
     """Bytes that count against the bound when ``stream`` has arrived: those of the event in progress.
 
-    Its data (values, and a LF before each but the first), its event type and ID, and the value that is arriving.
+    Its data (values, and a LF before each but the first), its event type and ID, and the value that is arriving, that
+    of a comment only if somebody asked for ``comments``.
     """
     lines, rest = split_lines(undecoded(stream))
     data: list[str] = []
@@ -88,29 +89,29 @@ def held(stream: bytes) -> int:
     total = len("\n".join(data)) + len(event_type) + len(event_id)
     if ":" in rest and rest.index(":") < len(rest) - 1:  # else a space that does not count may follow
         name, value = name_and_value(rest)
-        if name in FIELDS:
+        if name in FIELDS or (comments and name == ""):
             total += len(value)
         if name == "data" and data:
             total += 1
     return total
 
 
-def too_large(stream: bytes, limit: int) -> bool:
-    """Whether the bound was broken at any moment while ``stream`` arrived one byte at a time.
-
-    A line's end is such a moment too, at which its own value still counts beside what it replaces.
-    """
-    return any(max(held(stream[:n]), held_at_line_end(stream[:n])) > limit for n in range(len(stream) + 1))
+def first_excess(stream: bytes, limit: int, *, comments: bool = False) -> int | None:
+    """How many bytes had arrived, one at a time, when the bound was broken; None if it never was."""
+    for arrived in range(1, len(stream) + 1):
+        now = held(stream[:arrived], comments=comments)
+        if max(now, held_at_line_end(stream[:arrived])) > limit:
+            return arrived
+    return None
 
 
 def held_at_line_end(stream: bytes) -> int:
-    """What was held just before the last byte of ``stream``, a line end, took effect; 0 if it is none."""
+    """What was held when the last byte of ``stream`` ended a ``data`` line without a colon: only then is it known that
+    there is one more data line.  0 if that is not so."""
     if stream[-1:] not in {b"\n", b"\r"}:
         return 0
-    line = undecoded(stream[:-1])
-    rest = split_lines(line)[1]
-    # A line without a colon is a field with an empty value, known as such only at the line's end.
-    return held(stream[:-1] + b":\0") - 1 if rest == "data" else held(stream[:-1])
+    before = stream[:-1]
+    return held(before + b": ") if split_lines(undecoded(before))[1] == "data" else 0
 
 
 def decode(stream: bytes) -> str:
@@ -162,7 +163,4 @@ def is_ascii_digits(value: str) -> bool:
 
 def may_be_event_line(rest: str) -> bool:
     """Whether an unfinished line is, or may become, one of the lines that belong to an event."""
-    for name in ("data", "event", "id"):
-        if rest.startswith(name + ":") or name.startswith(rest):
-            return True
-    return False
+    return any(rest.startswith(name + ":") or name.startswith(rest) for name in ("data", "event", "id"))

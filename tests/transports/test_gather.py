@@ -81,7 +81,6 @@ def test_enough_is_enough(async_stack: Stack, serve: Serve) -> None:
     """As many as are wanted have ended: the others are stopped, and keep what they have."""
     server = serve(profile="0.5.18-incremental")
     short, long = asks(3, tokens=4), asks(6, tokens=400)
-    server.fault_next(*[Fault()] * 3, *[Fault(stall_after=None)] * 6)
 
     def enough(results: Sequence[StreamResult]) -> bool:
         return sum(result.done for result in results) >= 3 and all(tokens_of(result) for result in results[3:6])
@@ -96,7 +95,7 @@ def test_enough_is_enough(async_stack: Stack, serve: Serve) -> None:
             assert held == truth[: len(held)]
             if result.aborted:
                 assert result.outputs[0].finish_reason is not None
-                assert result.outputs[0].routed_experts is not None
+                assert (result.outputs[0].routed_experts is not None) is bool(held)
         assert any(result.aborted for result in results[3:])
 
     async_stack.run(test)

@@ -54,7 +54,8 @@ class FakeSGLang(LoopbackServer):
     :param model: what it generates: any function from :class:`Asked` to :class:`Script`.
     :param profile: the version and flags that it imitates, by name or as a :class:`Profile`.
     :param interval: ``--stream-interval``.
-    :param fault: what goes wrong with every request; :meth:`fault_next` is for single ones.
+    :param fault: what goes wrong with every request, or a function of its payload that says so; :meth:`fault_next` is
+        for single requests.
     :param token_delay: seconds between two tokens of one output.
     :param lockstep: decode no faster than the client reads; False: as a real server, which joins or drops chunks then.
     :param max_running: outputs decoded at once; others wait in the queue.
@@ -70,7 +71,7 @@ class FakeSGLang(LoopbackServer):
         *,
         profile: Profile | str = CUMULATIVE,
         interval: int = 1,
-        fault: Fault = NO_FAULT,
+        fault: Fault | Callable[[Any], Fault] = NO_FAULT,
         token_delay: float = 0.0,
         lockstep: bool = True,
         max_running: int | None = None,
@@ -175,8 +176,12 @@ class FakeSGLang(LoopbackServer):
         return await route(self, connection, payload)
 
     async def _generate(self, connection: Connection, payload: Any) -> bool:
-        fault = self._next_faults.popleft() if self._next_faults else self._fault
-        return await self._service.serve(connection, payload, fault)
+        return await self._service.serve(connection, payload, self._fault_for(payload))
+
+    def _fault_for(self, payload: Any) -> Fault:
+        if self._next_faults:
+            return self._next_faults.popleft()
+        return self._fault if isinstance(self._fault, Fault) else self._fault(payload)
 
     async def _abort_request(self, connection: Connection, payload: Any) -> bool:
         asked: Mapping[str, Any] = payload or {}

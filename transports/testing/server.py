@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .http1 import ClosedError, Connection
@@ -134,6 +135,13 @@ class LoopbackServer:
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()
+        # First nothing more is accepted, then what was accepted a moment ago gets to its handler, which closes it; asyncio
+        # leaves a socket open that it has accepted and finds the server closed.
+        for listening in server.sockets:
+            with suppress(NotImplementedError):
+                self._loop.remove_reader(listening.fileno())
+        for _ in range(4):
+            await asyncio.sleep(0)
         server.close()
         await self.shut_down()
         for task in list(handlers):

@@ -113,7 +113,9 @@ class GenerateService:
                 return False  # the client has gone
             try:
                 return delivery.result()
-            except (CutError, ClosedError):
+            except CutError:
+                return fault.cut == "clean"
+            except ClosedError:
                 return False
         finally:
             watch.cancel()
