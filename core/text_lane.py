@@ -79,18 +79,20 @@ class TextLane:
         """Keep the text as it is."""
         return TextStep(self.length, "", self.lane, self.sure)
 
-    def plan_abort(self, text: str, glued: bool) -> TextStep:
-        """Place the text of a queue abort: a snapshot in every mode, maybe behind pending deltas.
+    def plan_abort(self, text: str, glued: bool | None) -> TextStep:
+        """Place the text of a queue abort: a snapshot in every mode, maybe (``glued``) behind pending deltas.
 
         :raises ProtocolError: deltas and snapshot are glued together, but not in a way that can be taken apart.
         """
         known = self.value()
-        if not glued or text == known:
+        if glued is False or text == known:
             return self._snapshot(text, self.lane, self.sure)._replace(whole=True)
         # deltas + (known + deltas)
         pending, odd = divmod(len(text) - len(known), 2)
         whole = text[pending:]
         if pending < 0 or odd or not whole.startswith(known) or whole[len(known) :] != text[:pending]:
+            if glued is None:
+                return self._snapshot(text, self.lane, self.sure)._replace(whole=True)
             raise ProtocolError(
                 f"text of the abort chunk ({len(text)} characters) is not pending deltas followed by the whole text "
                 f"({len(known)} characters were known), although the token lists of the same chunk are"

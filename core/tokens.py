@@ -38,7 +38,7 @@ class TokenStep(NamedTuple):
     :ivar ids: new token ids.
     :ivar rows: new logprob rows; more than ``ids`` when they catch up on tokens that came without.
     :ivar rows_first: index in the chunk's (cut) row list of the first new row.
-    :ivar glued: the chunk is an abort snapshot behind pending deltas.
+    :ivar glued: the chunk is an abort snapshot behind pending deltas; None if it may be.
     :ivar caught_up: rows came for tokens that were handed out without; the update must carry everything again.
     """
 
@@ -47,7 +47,7 @@ class TokenStep(NamedTuple):
     rows_first: int
     rows_lane: Lane | None
     ids_lane: Lane | None
-    glued: bool
+    glued: bool | None
     caught_up: bool
 
 
@@ -91,7 +91,7 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
         )
     rows_lane = _lane("logprobs", state.rows_lane, None if queue_abort else place.lane)
     ids_lane = state.ids_lane
-    glued = place.glued > 0
+    glued: bool | None = place.glued > 0
     if chunk.ids is not None:
         found, ids_glued = _agree(state, chunk, ids, queue_abort=queue_abort)
         ids_lane = _lane("output_ids", ids_lane, None if queue_abort else found)
@@ -143,7 +143,7 @@ def _lane(name: str, known: Lane | None, found: Lane | None) -> Lane | None:
     )
 
 
-def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bool) -> tuple[Lane | None, bool]:
+def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bool) -> tuple[Lane | None, bool | None]:
     """``output_ids`` beside rows: find out what they are for, given the truth.  Returns lane and whether glued."""
     skipped = chunk.skips.ids
     ids = parse_ids(chunk.ids or [], skipped)
@@ -161,6 +161,8 @@ def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bo
         return (INCREMENTAL if have and chunk.rows_total is not None and state.ids_sent else None), False
     if count <= length <= total and ids == truth(skipped, length):
         # As long as the counter: a snapshot, unless these are the first ids, which are both.
+        if queue_abort and have == 1 and length == count and ids[-2:-1] == ids[-1:]:
+            return None, None
         return (CUMULATIVE if state.ids_sent and length > 1 and have else None), False
     if skipped:
         raise _disagree(chunk, ids, truth(skipped, total))
@@ -170,7 +172,8 @@ def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bo
     if length <= count <= total and ids == truth(count - length, count):
         # The last tokens: a delta, or what is left of one after the server dropped chunks, or the last id repeated.
         return (INCREMENTAL if state.ids_sent and have else None), False
-    if have == 0 and count < length <= count + _MOST_PROMPT_IDS and ids[length - count :] == truth(0, count):
+    surplus = length - count
+    if not queue_abort and have == 0 and 0 < surplus <= _MOST_PROMPT_IDS and ids[surplus:] == truth(0, count):
         return INCREMENTAL, False
     if queue_abort and length > 1 and ids[-1:] == truth(count - 1, count):
         pending = length - 1
@@ -242,11 +245,14 @@ def _abort_ids(state: OutputState, step: TokenStep, ids: array[int], skipped: in
     length = skipped + len(ids)
     if count is None or length == 0 or (have == count and ids[-1:] == state.token_ids[-1:] and length <= have):
         return step
+    is_glued = length >= 2 and have + length - 1 == count and ids[-1:] == ids[-2:-1]
     if length == count and have <= length:
-        if ids[: max(have - skipped, 0)] != state.token_ids[skipped:]:
+        known = max(have - skipped, 0)
+        if ids[:known] == state.token_ids[skipped:]:
+            return step._replace(ids=ids[known:], glued=None if is_glued else False)
+        if not is_glued:
             raise _changed(state, ids, skipped)
-        return step._replace(ids=ids[max(have - skipped, 0) :])
-    if length >= 2 and have + length - 1 == count and ids[-1] == ids[-2]:
+    if is_glued:
         return step._replace(ids=ids[:-1], glued=True)
     if length == 1 and have + 1 == count:
         return step._replace(ids=ids)

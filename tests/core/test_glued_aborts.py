@@ -1,0 +1,78 @@
+"""Queue aborts that a slow reader gets glued to pending deltas: each of these was folded wrongly or refused once.
+
+SGLang ``managers/tokenizer_manager.py``: ``_handle_abort_req`` makes a snapshot with ``output_ids: [last]``, and
+``_coalesce_streaming_chunks`` joins it to the deltas that were not delivered yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ssefold import Accumulator, ProtocolError
+
+_ABORT = {"type": "abort", "message": "Abort in waiting queue"}
+
+
+def _delivered(text: str, ids: list[int]) -> Accumulator:
+    accumulator = Accumulator()
+    accumulator.add(
+        {
+            "text": text,
+            "output_ids": ids,
+            "meta_info": {"id": "r", "finish_reason": None, "prompt_tokens": 3, "completion_tokens": len(ids)},
+        }
+    )
+    return accumulator
+
+
+def _abort(text: str, ids: list[int], count: int, **rows: Any) -> dict[str, Any]:
+    return {
+        "text": text,
+        "output_ids": ids,
+        "meta_info": {"id": "r", "finish_reason": _ABORT, "e2e_latency": 0.5, **rows, "completion_tokens": count},
+    }
+
+
+def test_nothing_was_delivered_and_rows_are_whole() -> None:
+    """0.5.10 incremental: text and ids are joined, rows come from the abort chunk alone; the text came out twice."""
+    accumulator = Accumulator()
+    rows = {"output_token_logprobs": [[-0.5, 6, None]], "output_token_logprobs_length": 1}
+    update = accumulator.add(_abort("aa", [6, 6], 1, **rows))
+    assert (update.token_ids, update.logprobs, update.text) == ((6,), (-0.5,), "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "count", "wanted", "whole_text"),
+    [
+        ("bab", [9, 9], 2, [6, 9], "ab"),  # as many ids as the counter says, and not the whole list
+        ("bcdabcd", [9, 12, 12, 12], 4, [6, 9, 12, 12], "abcd"),
+        ("aaa", [6, 6], 2, [6, 6], "aa"),  # both readings of the ids agree; the text tells
+        ("ab", [6, 9], 2, [6, 9], "ab"),  # cumulative: the whole list
+        ("a", [6], 1, [6], "a"),
+        ("ab", [9], 2, [6, 9], "ab"),  # the last id is the one that is new
+    ],
+)
+def test_one_token_was_delivered(text: str, ids: list[int], count: int, wanted: list[int], whole_text: str) -> None:
+    accumulator = _delivered("a", [6])
+    accumulator.add(_abort(text, ids, count))
+    assert list(accumulator.token_ids) == wanted
+    assert accumulator.text() == whole_text
+    assert accumulator.finish_reason is not None
+
+
+def test_lost_ids_are_not_guessed() -> None:
+    """0.5.5-0.5.19 cumulative without rows: the snapshot with the ids between was dropped for a slow reader."""
+    accumulator = _delivered("a", [6])
+    accumulator.add(_abort("abcd", [12], 4))
+    assert list(accumulator.token_ids) == [6]
+    assert accumulator.text() == "a"  # and no text without its ids
+
+
+def test_text_that_can_not_be_taken_apart_is_refused() -> None:
+    accumulator = _delivered("a", [6])
+    before = accumulator.snapshot()
+    with pytest.raises(ProtocolError, match="pending deltas"):
+        accumulator.add(_abort("xyz", [9, 9], 2))
+    assert accumulator.snapshot() == before
