@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # One virtual environment: two pips in it at once would break it.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format types build check venv links clean
+.PHONY: help demo test test-all lint format types bench build check venv links clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -43,6 +43,9 @@ types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the pub
 	$(BIN)/mypy --strict
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
+
+bench: $(VENV)/.stamp-bench links ## speed and memory, ours and others', into docs/benchmarks.md (some minutes)
+	$(BIN)/python -m tests.benchmarks
 
 build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into dist/
 	rm -rf dist
@@ -84,4 +87,8 @@ $(VENV)/.stamp-check: $(INSTALLED_FROM) $(VENV)/.stamp-test
 	$(PIP) install --group types --group lint
 	@# pyright runs on node, and this extra brings one where there is none.
 	@command -v node >/dev/null || $(PIP) install 'pyright[nodejs]'
+	@touch $@
+
+$(VENV)/.stamp-bench: $(INSTALLED_FROM) $(VENV)/.stamp-test
+	$(PIP) install --group bench
 	@touch $@

@@ -153,15 +153,16 @@ def _event(raw: bytes, data: bytes, decoder: GenerateDecoder, texts: dict[int, T
 
 
 def _unread(data: bytes) -> bytes:
-    """Lines that are not the data: field names stay, comments and values go."""
-    lines = data.splitlines(keepends=True)
-    return b"".join(
-        line if name in (b"data", b"event", b"retry", b"\xef\xbb\xbfdata") and not value.strip(b" \r\n")
-        else line if name == b"event"
-        else name + colon + masked_bytes(value)
-        for line in lines
-        for name, colon, value in [line.partition(b":")]
-    )  # fmt: skip
+    """Lines that are not the data: names of fields and event types stay, comments and other values go."""
+    return b"".join(map(_unread_line, data.splitlines(keepends=True)))
+
+
+def _unread_line(line: bytes) -> bytes:
+    name, colon, value = line.partition(b":")
+    field = name.removeprefix(b"\xef\xbb\xbf").strip()
+    if field == b"event":
+        return line
+    return name + colon + masked_bytes(value) if field in (b"", b"data", b"id", b"retry") else masked_bytes(line)
 
 
 def _native(body: bytes, masks: Masks) -> bytes:

@@ -3,7 +3,9 @@
 ::
 
     sample = RolloutSample(prompt_ids, sampling_params={"max_new_tokens": 512})
-    transport = functools.partial(ssefold.transports.httpx.generate, client)
+    def transport(url, payload):
+        return ssefold.transports.httpx.generate(client, url, payload, idle_timeout=60)
+
     await run(sample, ["http://a:30000", "http://b:30000"], transport, attempts=4)
 
 Needs no third-party package; a transport brings its client.

@@ -18,7 +18,7 @@ from ssefold.transports import TransportError
 from .rollout_errors import FailoverError, RolloutError
 from .rollout_sample import RolloutSample
 
-#: Opens a stream for url and payload: ``functools.partial(ssefold.transports.httpx.generate, client)``, for example.
+#: Opens a stream for a url and a payload: ``generate`` of one of ``ssefold.transports``, with client and options set.
 Transport = Callable[[str, dict[str, Any]], AbstractAsyncContextManager[AsyncIterator[Update]]]
 
 #: HTTP status of an answer after which another server may do better.

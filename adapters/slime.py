@@ -16,8 +16,9 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import Any
 
+from .call_freeing import Freeing
 from .slime_body import SlimeStream
-from .slime_request import Freeing, copied, headers_of, payload_of
+from .slime_request import copied, headers_of, payload_of
 from .slime_sample import SampleCall
 from .slime_stream import SGLangStreamAccumulator, SGLangStreamUpdate, flag_of
 

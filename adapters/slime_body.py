@@ -1,7 +1,7 @@
-"""A response body to slime's updates: bytes where the response offers them, lines where it offers nothing else.
+"""A response body to slime's updates, and its failures to slime's words.
 
 Nothing is read ahead, and of several events that came in one read each is handed out by itself, so that the caller may
-stop behind any of them.  Knows what a response can be asked for; nothing of requests and samples.
+stop behind any of them.  Knows nothing of requests and samples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any, cast
 
 from ssefold import FinishReason, GenerateDecoder, IncompleteStreamError, ProtocolError, StreamError, Update
 
-from .slime_stream import CallTokens, OutputMode, SGLangStreamUpdate, check_length_given
+from .call_body import body_of
+from .call_tokens import CallTokens, StreamMode
+from .slime_stream import SGLangStreamUpdate, check_length_given
 
 _log = logging.getLogger("ssefold.adapters.slime")
 
@@ -28,11 +30,11 @@ class SlimeStream:
     :ivar finish_reason: set by the terminal update.
     """
 
-    def __init__(self, mode: OutputMode) -> None:
+    def __init__(self, mode: StreamMode) -> None:
         self.tokens = CallTokens(mode)
         self.last_meta: dict[str, Any] = {}
         self.finish_reason: FinishReason | None = None
-        self._mode: OutputMode = mode
+        self._mode: StreamMode = mode
         self._decoder = _Decoder(mode=mode, on_bad_json="skip")
 
     async def updates(self, response: Any) -> AsyncGenerator[SGLangStreamUpdate, None]:
@@ -40,7 +42,7 @@ class SlimeStream:
 
         :raises StreamError: what the body says does not fit, or the server reports an error.
         """
-        async with aclosing(_body(response)) as body:
+        async with aclosing(body_of(response)) as body:
             async for data in body:
                 try:
                     for update in self._decoder.feed(data):
@@ -66,7 +68,8 @@ class SlimeStream:
         meta = cast("Any", update.meta_info).copy()
         check_length_given(meta)
         self.last_meta, self.finish_reason = meta, update.finish_reason
-        return self.tokens.take(update, meta)
+        tokens, log_probs = self.tokens.take(update)
+        return SGLangStreamUpdate(update.replace, tokens, log_probs, meta)
 
     def _in_slimes_words(self, error: ProtocolError) -> ProtocolError:
         text = str(error)
@@ -84,19 +87,3 @@ class _Decoder(GenerateDecoder):
     def _skip(self, data: bytes) -> None:
         super()._skip(data)
         _log.warning("sglang_streaming: skipping non-JSON chunk: %r", data[:480].decode("utf-8", "replace")[:120])
-
-
-async def _body(response: Any) -> AsyncGenerator[bytes, None]:
-    """The body's bytes; of lines, which have lost their ends, each data line is an event."""
-    read_bytes = getattr(response, "aiter_bytes", None) or getattr(response, "aiter_raw", None)
-    items: Any = response.aiter_lines() if read_bytes is None else read_bytes()
-    try:
-        async for item in items:
-            if read_bytes is not None:
-                yield item
-            elif item.startswith("data:"):
-                yield f"data:{item[5:].strip()}\n\n".encode("utf-8", "surrogatepass")
-    finally:
-        close = getattr(items, "aclose", None)
-        if close is not None:
-            await close()

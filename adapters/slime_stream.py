@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
-from ssefold import Accumulator, ProtocolError, Update
+from ssefold import Accumulator, ProtocolError
 
-from .rollout_text import RolloutText
-
-OutputMode = Literal["auto", "cumulative", "incremental"]
+from .call_tokens import CallTokens, StreamMode
 
 _LENGTH = "output_token_logprobs_length"
 _ROWS = "output_token_logprobs"
@@ -38,49 +36,6 @@ class SGLangStreamUpdate:
     meta_info: dict[str, Any]
 
 
-class CallTokens:
-    """Tokens, logprobs and text of one call, as its updates are taken; the text is put together once, at the end.
-
-    Only tokens with a logprob count, as in slime: one without can not be trained on.
-
-    :param known: tokens that the first update stands behind.
-    """
-
-    def __init__(
-        self, mode: OutputMode, tokens: Iterable[int] = (), log_probs: Iterable[float | None] = (), known: int = 0
-    ) -> None:
-        self.tokens: list[int] = list(tokens)
-        self.log_probs: list[float | None] = list(log_probs)
-        self._mode: OutputMode = mode
-        self._known = known
-        self._text = RolloutText()
-        self._has_text = False
-        self._must_decode = False
-
-    def take(self, update: Update, meta_info: dict[str, Any]) -> SGLangStreamUpdate:
-        """Take an update; ``meta_info`` goes along."""
-        scored = len(update.logprobs)
-        first = self._known - update.start
-        tokens, log_probs = list(update.token_ids[first:scored]), list(update.logprobs[first:])
-        self._known += len(tokens)
-        self.tokens += tokens
-        self.log_probs += log_probs
-        if update.text is not None:
-            self._text.put(update.text_start, update.text)
-            self._has_text = True
-        elif self._mode == "incremental" or tokens:
-            self._must_decode = True
-        if update.replace:
-            tokens, log_probs = list(self.tokens), list(self.log_probs)
-        return SGLangStreamUpdate(update.replace, tokens, log_probs, meta_info)
-
-    def text(self, decode: Callable[[list[int]], str]) -> str:
-        """The call's text: the server's, or where it sent none, ``decode`` of all tokens, called once."""
-        if self._must_decode or (self._mode == "cumulative" and not self._has_text):
-            return decode(list(self.tokens))
-        return self._text.value()
-
-
 class SGLangStreamAccumulator:
     """Merge the chunks of one streamed ``/generate`` call, as slime's own accumulator does.
 
@@ -94,23 +49,23 @@ class SGLangStreamAccumulator:
 
     def __init__(
         self,
-        output_mode: OutputMode = "auto",
+        output_mode: StreamMode = "auto",
         output_length: int = 0,
         tokens: Iterable[int] = (),
         log_probs: Iterable[float | None] = (),
     ) -> None:
-        if output_mode not in get_args(OutputMode):
+        if output_mode not in get_args(StreamMode):
             raise ValueError(f"output_mode must be 'auto', 'cumulative' or 'incremental', not {output_mode!r}")
         if output_length < 0:
             raise ValueError(f"output_length must not be negative, found {output_length}")
-        self._mode: OutputMode = output_mode
+        self._mode: StreamMode = output_mode
         self._call = CallTokens(output_mode, tokens, log_probs, known=output_length)
         self._core = Accumulator(output_mode)
         self._length = output_length
         self._seeded = output_length == 0
 
     @property
-    def output_mode(self) -> OutputMode:
+    def output_mode(self) -> StreamMode:
         """How the server was started, as given."""
         return self._mode
 
@@ -147,7 +102,8 @@ class SGLangStreamAccumulator:
         except ProtocolError as error:
             raise self._in_slimes_words(error, meta) from error
         self._length = len(self._core.logprobs)
-        return self._call.take(update, meta)
+        tokens, log_probs = self._call.take(update)
+        return SGLangStreamUpdate(update.replace, tokens, log_probs, meta)
 
     def response_text(self, decode: Callable[[list[int]], str]) -> str:
         """The text of the call.
@@ -205,7 +161,7 @@ def check_length_given(meta_info: Mapping[str, Any]) -> None:
     )
 
 
-def flag_of(args: Any) -> OutputMode:
+def flag_of(args: Any) -> StreamMode:
     """``args.sglang_incremental_streaming_output`` as a mode; ``"auto"`` where there is no such argument."""
     flag = getattr(args, "sglang_incremental_streaming_output", None)
     return "auto" if flag is None else "incremental" if flag else "cumulative"

@@ -11,7 +11,8 @@ The same state always gives the same bytes.  This module does not know what a st
 ``tree length``      uint64
 ``sections length``  uint64
 ``kind``             ASCII: what the state is of
-``tree``             JSON in UTF-8, lone surrogates included; ``{"$": [...]}`` stands for what JSON has not
+``tree``             JSON in UTF-8, lone surrogates included; ``{"$": [...]}`` stands for what JSON has not, and
+                     keys that start with ``$`` have one more of it
 ``sections``         contents of bytes and arrays in the order of the tree, little-endian, without gaps
 ``digest``           SHA-256 of all bytes before it
 ===================  ===================================================================================================
@@ -153,8 +154,10 @@ def _lower(value: object, sections: list[memoryview], depth: int) -> Any:
         for key, item in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
                 raise SnapshotError(f"the state has an object with a key of type {type(key).__name__}, not str")
-            lowered[key] = _lower(item, sections, depth - 1)
-        return {_NOT_JSON: ["dict", lowered]} if _NOT_JSON in lowered else lowered
+            # Keys of the state's own that look like ours get one more of it.
+            name = _NOT_JSON + key if key.startswith(_NOT_JSON) else key
+            lowered[name] = _lower(item, sections, depth - 1)
+        return lowered
     code, count, content = _content(value)
     sections.append(content)
     return {_NOT_JSON: [code, count]}
@@ -180,7 +183,7 @@ def _content(value: object) -> tuple[str, int, memoryview]:
 
 
 def _lift(value: Any, sections: _Sections, depth: int) -> Any:
-    """Undo :func:`_lower`, in place where it can."""
+    """Undo :func:`_lower`."""
     if not depth:
         raise ValueError(f"it is nested more than {_DEPTH} levels deep")
     if isinstance(value, list):
@@ -192,29 +195,30 @@ def _lift(value: Any, sections: _Sections, depth: int) -> Any:
     if not isinstance(value, dict):
         return value
     mapping = cast("dict[str, Any]", value)
-    if _NOT_JSON in mapping:
-        return _special(mapping, sections, depth)
+    if len(mapping) == 1 and _NOT_JSON in mapping:
+        return _special(mapping[_NOT_JSON], sections)
+    lifted: dict[str, Any] = {}
     for key, item in mapping.items():
-        if isinstance(item, (list, dict)):
-            mapping[key] = _lift(item, sections, depth - 1)
-    return mapping
+        name = key.removeprefix(_NOT_JSON)
+        if name != key and not name.startswith(_NOT_JSON):
+            raise ValueError(f"an object has a key that starts with a single {_NOT_JSON!r}")
+        lifted[name] = _lift(item, sections, depth - 1) if isinstance(item, (list, dict)) else item
+    return lifted
 
 
-def _special(mapping: dict[str, Any], sections: _Sections, depth: int) -> Any:
-    match mapping.popitem() if len(mapping) == 1 else None:
-        case ("$", ["dict", {**escaped}]):
-            return {key: _lift(item, sections, depth - 1) for key, item in escaped.items()}
-        case ("$", ["int", str(digits)]):
+def _special(content: Any, sections: _Sections) -> Any:
+    match content:
+        case ["int", str(digits)]:
             return int(digits, 16)
-        case ("$", ["bytes", int(count)]):
+        case ["bytes", int(count)]:
             return sections.take(count, 1)
-        case ("$", ["q", int(count)]):
+        case ["q", int(count)]:
             return array("q", _little_endian(sections.take(count, 8), 8))
-        case ("$", ["d", int(count)]):
+        case ["d", int(count)]:
             return array("d", _little_endian(sections.take(count, 8), 8))
-        case ("$", ["i", int(count)]):
+        case ["i", int(count)]:
             return array("i", _little_endian(sections.take(count, 4), 4))
-        case ("$", ["view", int(count)]):
+        case ["view", int(count)]:
             return memoryview(_little_endian(sections.take(count, 4), 4)).cast("i")
         case _:
             raise ValueError(f"{_NOT_JSON!r} stands before something unknown")

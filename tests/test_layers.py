@@ -32,7 +32,11 @@ NOT_PURE = {
 
 # First word of a module's name -> third-party packages it may import.  Modules that are not named may import none.
 CLIENTS = {"httpx": {"httpx"}, "aiohttp": {"aiohttp"}, "anyio": {"anyio", "h11"}}
-FRAMEWORKS = {"cli": {"click", "rich", "httpx", "aiohttp"}, "slime": {"slime", "httpx"}, "miles": {"miles", "httpx"}}
+FRAMEWORKS = {
+    "cli": {"click", "rich", "httpx", "aiohttp"},
+    "slime": {"slime", "httpx"},
+    "miles": {"miles", "httpx", "numpy"},
+}
 
 
 @dataclass(frozen=True)

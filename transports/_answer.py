@@ -28,6 +28,11 @@ class Head:
         return self.status == 200 and kind == "text/event-stream" and self.content_encoding in ("", "identity")
 
 
+def idle(place: str, seconds: float | None) -> TransportError:
+    """The error for silence."""
+    return TransportError(f"nothing came from {place} for idle_timeout={seconds} s")
+
+
 def refused(head: Head, body: bytes, place: str) -> TransportError:
     """The error for an answer that is not an event stream."""
     if head.status != 200:

@@ -28,7 +28,7 @@ def decode_stream(source: ByteReceiveStream | ObjectReceiveStream[bytes], option
 
 class _DecodedStream(UpdateStream):
     def __init__(self, source: ByteReceiveStream | ObjectReceiveStream[bytes], options: Options) -> None:
-        super().__init__(Folding(options), close_timeout=options.abort_timeout)
+        super().__init__(Folding(options), options, place="the byte stream", anyio_based=True)
         self._exchange = _Source(source, options.idle_timeout)
 
 

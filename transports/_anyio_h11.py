@@ -12,7 +12,7 @@ import anyio
 import h11
 
 from ._abort import BODY_SIZE
-from ._answer import Head
+from ._answer import Head, idle
 from ._anyio_decode import RECEIVE
 from ._errors import TransportError
 from ._gate import Gate
@@ -30,6 +30,8 @@ class Dialer:
 
     :raises ValueError: the url is not http or https.
     """
+
+    anyio_based = True
 
     def __init__(self, url: str, ssl_context: ssl.SSLContext | None) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
@@ -89,20 +91,16 @@ class HTTPExchange:
         self._place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         data = self._request_bytes(method, parts.netloc, _target(parts.path, parts.query), body, headers)
         try:
-            with anyio.fail_after(self._idle_timeout):
-                self._stream = await self._dial(host, port, is_tls=is_tls)
-        except TimeoutError as error:
-            raise self._error("no connection to", f"idle_timeout={self._idle_timeout} s went by", True) from error
+            self._stream = await self._dial(host, port, is_tls=is_tls)
         except (*_BROKEN, ssl.SSLError) as error:
             raise self._error("no connection to", error, True) from error
         try:
-            with anyio.fail_after(self._idle_timeout):
-                await self._stream.send(data)
+            await self._stream.send(data)
             while not isinstance(event := await self._next_event(), h11.Response):
                 if isinstance(event, h11.ConnectionClosed):
                     raise self._error("no answer from", "it closed the connection", True)
         except TimeoutError as error:
-            raise self._error("no answer from", f"idle_timeout={self._idle_timeout} s went by", False) from error
+            raise idle(self._place, self._idle_timeout) from error
         except (*_BROKEN, h11.RemoteProtocolError) as error:
             raise self._error("no answer from", error, True) from error
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
@@ -143,7 +141,7 @@ class HTTPExchange:
                 else:
                     self._ended = True
         except TimeoutError as error:
-            self._failure = self._error("nothing came from", f"idle_timeout={self._idle_timeout} s went by", False)
+            self._failure = idle(self._place, self._idle_timeout)
             self._failure.__cause__ = error
         except (*_BROKEN, h11.RemoteProtocolError) as error:
             self._failure = self._error("reading failed from", error, False)

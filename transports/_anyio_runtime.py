@@ -23,13 +23,14 @@ class AnyioRuntime:
             results.append(await work())
         return results[0]
 
-    async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """See :class:`._runtime.Runtime`.
 
         Without ``first`` trio needs no guard: what cleans up shields itself, and is left alone.
         """
         if first is None:
-            return await work()
+            with anyio.fail_after(seconds):
+                return await work()
         results: list[T] = []
         failures: list[Exception] = []
         done = anyio.Event()
@@ -43,16 +44,21 @@ class AnyioRuntime:
                     failures.append(error)
             done.set()
 
+        in_time = False
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             try:
-                await done.wait()
-            except BaseException:
-                try:
-                    await self.shielded(first)
-                finally:
-                    scope.cancel()
-                raise
+                with anyio.move_on_after(seconds):
+                    await done.wait()
+                in_time = done.is_set()
+            finally:
+                if not in_time:
+                    try:
+                        await self.shielded(first)
+                    finally:
+                        scope.cancel()
+        if not in_time:
+            raise TimeoutError
         if failures:
             raise failures[0]
         return results[0]

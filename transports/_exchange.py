@@ -43,6 +43,11 @@ class Client(Protocol):
     """Makes exchanges, and short requests beside them."""
 
     @property
+    def anyio_based(self) -> bool:
+        """Its work is made of anyio, and is cancelled accordingly (``_runtime``)."""
+        ...
+
+    @property
     def gate(self) -> Gate:
         """Where short requests wait for their turn."""
         ...

@@ -145,6 +145,11 @@ class Folding:
             return
         self._fail(error)
 
+    def idled(self, error: TransportError) -> None:
+        """Nothing came for too long.  What came since then, while the server was told to stop, is kept."""
+        if self.failure is None:
+            self._fail(error)
+
     def _fail(self, error: StreamError) -> None:
         error.partial = self.snapshots()
         self.failure = error

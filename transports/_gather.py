@@ -74,7 +74,7 @@ async def gather(
         raise ValueError(f"limit must be at least 1, found {limit!r}")
     results = [StreamResult(stream) for stream in streams]
     if results:
-        await _Gathering(results, abort_when, current_runtime()).run(limit)
+        await _Gathering(results, abort_when, current_runtime(anyio_based=False)).run(limit)
     return results
 
 

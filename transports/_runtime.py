@@ -44,10 +44,12 @@ class Runtime(Protocol):
         """Run to the end; a cancellation that comes meanwhile is raised afterwards."""
         ...
 
-    async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """Run so that a cancellation reaches ``work`` once, and is raised when ``work`` has cleaned up.
 
         :param first: runs, shielded, when a cancellation comes, before it reaches ``work``.
+        :param seconds: when so many have gone by, ``work`` is cancelled in the same way.
+        :raises TimeoutError: they have.
         """
         ...
 
@@ -73,33 +75,45 @@ class Runtime(Protocol):
 
 
 class AsyncioRuntime:
-    """asyncio, with or without anyio's scopes around."""
+    """asyncio, with or without anyio's scopes around.
+
+    :param by_scope: the work is anyio's, and so must be what cancels it: a scope respects the shields around what must
+        not be interrupted, and keeps cancelling until it is left; a task's cancellation does neither.  httpcore's end of
+        a response is such a place, where a task's cancellation leaves the connection in the pool for ever.
+    """
+
+    def __init__(self, *, by_scope: bool) -> None:
+        self._by_scope = by_scope
 
     async def shielded(self, work: Work[T]) -> T:
         """See :class:`Runtime`."""
-        child = _Child(work)
+        child = _Child(work, by_scope=self._by_scope)
         await _outlast(child.task)
         return child.task.result()
 
-    async def guarded(self, work: Work[T], *, first: Work[object] | None = None) -> T:
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """See :class:`Runtime`."""
-        child = _Child(work)
+        child = _Child(work, by_scope=self._by_scope)
+        in_time = False
         try:
-            await asyncio.wait([child.task])
-        except asyncio.CancelledError:
-            try:
-                if first is not None:
-                    await self.shielded(first)
-            finally:
-                child.cancel()
-                await _outlast(child.task)
-                child.forget()
-            raise
+            await asyncio.wait([child.task], timeout=seconds)
+            in_time = child.task.done()
+        finally:
+            if not in_time:
+                try:
+                    if first is not None and not child.task.done():
+                        await self.shielded(first)
+                finally:
+                    child.cancel()
+                    await _outlast(child.task)
+                    child.forget()
+        if not in_time:
+            raise TimeoutError
         return child.task.result()
 
     async def bounded(self, work: Work[object], seconds: float) -> bool:
         """See :class:`Runtime`."""
-        child = _Child(work)
+        child = _Child(work, by_scope=self._by_scope)
         try:
             await asyncio.wait([child.task], timeout=seconds)
         finally:
@@ -112,7 +126,7 @@ class AsyncioRuntime:
 
     async def run_all(self, works: Sequence[Work[None]]) -> None:
         """See :class:`Runtime`."""
-        children = [_Child(work) for work in works]
+        children = [_Child(work, by_scope=self._by_scope) for work in works]
         tasks = [child.task for child in children]
         if not tasks:
             return
@@ -136,19 +150,14 @@ class AsyncioRuntime:
 
     def scope(self) -> Scope:
         """See :class:`Runtime`."""
-        return _AsyncioScope()
+        return _AsyncioScope(by_scope=self._by_scope)
 
 
 class _Child(Generic[T]):
-    """Work in a task of its own, which nobody else can cancel.
+    """Work in a task of its own, which nobody else can cancel."""
 
-    Where anyio is loaded it is cancelled by a scope rather than by its task: that respects the shields of libraries on
-    top of anyio.  httpcore's end of a response is such a place, where a task's cancellation leaves the connection in the
-    pool for ever.
-    """
-
-    def __init__(self, work: Work[T]) -> None:
-        anyio = sys.modules.get("anyio")
+    def __init__(self, work: Work[T], *, by_scope: bool) -> None:
+        anyio = sys.modules.get("anyio") if by_scope else None
         self._scope: Any = None if anyio is None else anyio.CancelScope()
         self.task: asyncio.Task[T] = asyncio.ensure_future(self._run(work))
 
@@ -169,20 +178,21 @@ class _Child(Generic[T]):
             self._scope.cancel()
 
     def forget(self) -> None:
-        """Look at how it ended, so that nobody is told that nobody did: a cancellation is what goes on."""
+        """Look at how it ended, so that nobody is told that nobody did: something else goes on."""
         if not self.task.cancelled():
             self.task.exception()
 
 
 class _AsyncioScope:
-    def __init__(self) -> None:
+    def __init__(self, *, by_scope: bool) -> None:
+        self._by_scope = by_scope
         self._child: _Child[None] | None = None
         self._cancelled = False
 
     async def run(self, work: Work[None]) -> None:
         if self._cancelled:
             return
-        child = self._child = _Child(work)
+        child = self._child = _Child(work, by_scope=self._by_scope)
         try:
             await asyncio.wait([child.task])
         finally:
@@ -224,17 +234,19 @@ def _anyio_shield() -> AbstractContextManager[object]:
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
-ASYNCIO = AsyncioRuntime()
+ASYNCIO = AsyncioRuntime(by_scope=False)
+ANYIO_ON_ASYNCIO = AsyncioRuntime(by_scope=True)
 
 
-def current_runtime() -> Runtime:
+def current_runtime(*, anyio_based: bool) -> Runtime:
     """The runtime of the library that runs the caller.
 
+    :param anyio_based: the work to be run is made of anyio, whatever runs it.
     :raises RuntimeError: none does.
     """
     try:
         if asyncio.current_task() is not None:
-            return ASYNCIO
+            return ANYIO_ON_ASYNCIO if anyio_based else ASYNCIO
     except RuntimeError:
         pass
     from ._anyio_runtime import current_anyio_runtime

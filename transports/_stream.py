@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._abort import abort_body, abort_headers, abort_refused, worker_urls
-from ._answer import BODY_LIMIT, Head, refused
+from ._answer import BODY_LIMIT, Head, idle, refused
 from ._errors import TransportError
 from ._folding import Folding
 from ._retry import backoff
@@ -40,10 +40,9 @@ class GenerateStream(UpdateStream):
     """
 
     def __init__(self, client: Client, request: PreparedRequest, options: Options) -> None:
-        super().__init__(Folding(options, request), close_timeout=options.abort_timeout)
+        super().__init__(Folding(options, request), options, place=request.place, anyio_based=client.anyio_based)
         self._client = client
         self._request = request
-        self._options = options
         self._may_run = False
         self._untold: list[str] | None = None
         if options.on_cancel != "disconnect":
@@ -84,7 +83,10 @@ class GenerateStream(UpdateStream):
             raise RuntimeError("enter the stream first: async with generate(...) as stream")
         ids = folding.ids_to_abort()
         if ids and not folding.over:
-            await self._tell(ids, timeout, patience=timeout)
+            refusal = await self._tell_in_time(ids, timeout, patience=timeout)
+            if refusal is not None:
+                refusal.partial = folding.snapshots()
+                raise refusal
         while not folding.over:
             await self._read_on()
         if folding.failure is not None:
@@ -121,7 +123,9 @@ class GenerateStream(UpdateStream):
             return await exchange.open(self._request)
 
         try:
-            head = await self._runtime.guarded(send, first=self._before_cancelling)
+            head = await self._runtime.guarded(send, first=self._before_cancelling, seconds=self._options.idle_timeout)
+        except TimeoutError as error:
+            raise idle(self._place, self._options.idle_timeout) from error
         except TransportError as error:
             self._may_run = not error.retryable
             raise
@@ -164,7 +168,9 @@ class GenerateStream(UpdateStream):
         await super()._leave()
         if untold:
             timeout = self._options.abort_timeout / 4
-            await self._try_to_tell(untold, timeout, patience=timeout, last=True)
+            refusal = await self._tell_in_time(untold, timeout, patience=timeout)
+            if refusal is not None:
+                self._folding.emit("abort_failed", ids=tuple(untold), error=refusal)
 
     async def _free(self) -> list[str]:
         """Tell the server, once, to stop what it may still be generating; returns the ids that it was not told."""
@@ -172,11 +178,12 @@ class GenerateStream(UpdateStream):
             ids = self._folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
             # A pool without a connection to spare may need ours, so not all of the time is spent on asking for another.
             timeout = self._options.abort_timeout
-            told = not ids or await self._try_to_tell(ids, timeout * 3 / 4, patience=timeout / 4)
-            self._untold = [] if told else ids
+            refusal = await self._tell_in_time(ids, timeout * 3 / 4, patience=timeout / 4) if ids else None
+            self._untold = [] if refusal is None else ids
         return self._untold
 
-    async def _try_to_tell(self, ids: list[str], timeout: float, *, patience: float, last: bool = False) -> bool:
+    async def _tell_in_time(self, ids: list[str], timeout: float, *, patience: float) -> TransportError | None:
+        """Tell the server; returns what went wrong, if something did."""
         failures: list[TransportError] = []
 
         async def tell() -> None:
@@ -186,12 +193,9 @@ class GenerateStream(UpdateStream):
             except TransportError as error:
                 failures.append(error)
 
-        in_time = await self._runtime.bounded(tell, timeout)
-        if in_time and not failures:
-            return True
-        if last:
-            self._folding.emit("abort_failed", ids=tuple(ids), error=failures[0] if failures else None)
-        return False
+        if not await self._runtime.bounded(tell, timeout):
+            return TransportError(f"{self._place} could not be told to stop within abort_timeout: {timeout} s went by")
+        return failures[0] if failures else None
 
     async def _tell(self, ids: list[str], timeout: float, *, patience: float) -> None:
         request, headers = self._request, abort_headers(self._request)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ._answer import idle
 from ._errors import TransportError
 from ._runtime import current_runtime
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ._exchange import Exchange
     from ._folding import Folding
     from ._metrics import StreamMetrics
+    from ._options import Options
     from ._runtime import Event, Runtime, Work
 
 
@@ -36,9 +38,11 @@ class UpdateStream:
     :raises StreamError: while iterating, after the updates before it; ``.partial`` has what came.
     """
 
-    def __init__(self, folding: Folding, *, close_timeout: float) -> None:
+    def __init__(self, folding: Folding, options: Options, *, place: str, anyio_based: bool) -> None:
         self._folding = folding
-        self._close_timeout = close_timeout
+        self._options = options
+        self._place = place
+        self._anyio_based = anyio_based
         self._exchange: Exchange | None = None
         self._known_runtime: Runtime | None = None
         self._released = False
@@ -128,10 +132,16 @@ class UpdateStream:
 
         if folding.says_done:
             # Only the end of the body is missing: the connection can be used again if it comes, and is closed if not.
-            if not await self._runtime.bounded(read, self._close_timeout):
+            if not await self._runtime.bounded(read, self._options.abort_timeout):
                 folding.end()
         elif exchange.fragile:
-            await self._runtime.guarded(read, first=self._before_cancelling)
+            seconds = self._options.idle_timeout
+            try:
+                await self._runtime.guarded(read, first=self._before_cancelling, seconds=seconds)
+            except TimeoutError as error:
+                silence = idle(self._place, seconds)
+                silence.__cause__ = error
+                folding.idled(silence)
         else:
             await read()
 
@@ -149,14 +159,14 @@ class UpdateStream:
         async def close() -> None:
             folding.received(await exchange.close())
 
-        await self._runtime.bounded(close, self._close_timeout)
+        await self._runtime.bounded(close, self._options.abort_timeout)
 
     # ---- states
 
     @property
     def _runtime(self) -> Runtime:
         if self._known_runtime is None:
-            self._known_runtime = current_runtime()
+            self._known_runtime = current_runtime(anyio_based=self._anyio_based)
         return self._known_runtime
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from ._abort import BODY_SIZE
-from ._answer import Head
+from ._answer import Head, idle
 from ._collect import collect_stream
 from ._errors import TransportError
 from ._gate import gate_of
@@ -57,6 +57,8 @@ async def collect(
 class _Session:
     """See :class:`._exchange.Client`."""
 
+    anyio_based = False
+
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self.gate = gate_of(session)
@@ -93,37 +95,17 @@ class _Exchange:
     async def open(self, request: PreparedRequest) -> Head:
         self._place = request.place
         try:
-            sending = self._session.post(request.url, data=request.body, headers=request.headers, allow_redirects=False)
-            # asyncio.wait_for would do, were it not for the connection that it loses when time and answer coincide.
-            response = self._response = await self._in_time(sending)
+            response = self._response = await self._session.post(
+                request.url, data=request.body, headers=request.headers, allow_redirects=False
+            )
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
-            raise _failed(
-                self._place, error, began=False, idle_timeout=self._idle_timeout if self._idle else None
-            ) from error
+            raise _failed(self._place, error, began=False) from error
         encoding = response.headers.get("content-encoding", "").strip().lower()
         return Head(
             response.status,
             response.headers.get("content-type", ""),
             "" if self._session.auto_decompress else encoding,
         )
-
-    async def _in_time(self, sending: Any) -> aiohttp.ClientResponse:
-        task: asyncio.Task[aiohttp.ClientResponse] = asyncio.ensure_future(_await(sending))
-        try:
-            await asyncio.wait([task], timeout=self._idle_timeout)
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled() and task.exception() is None:
-                self._response = task.result()
-            raise
-        if not task.done():
-            self._idle = True
-            task.cancel()
-            await asyncio.wait([task])
-            if task.cancelled():
-                raise asyncio.TimeoutError
-        return task.result()
 
     async def read(self) -> bytes:
         response = self._response
@@ -138,8 +120,9 @@ class _Exchange:
         try:
             return await content.readany()
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            idle = self._idle_timeout if self._idle else None
-            self._failure = _failed(self._place, error, began=True, idle_timeout=idle)
+            self._failure = (
+                idle(self._place, self._idle_timeout) if self._idle else _failed(self._place, error, began=True)
+            )
             self._failure.__cause__ = error
             # aiohttp reports a broken connection before the bytes that arrived ahead of it.
             left = _left_over(response)
@@ -151,9 +134,10 @@ class _Exchange:
                 timer.cancel()
 
     def _expire(self) -> None:
+        # The read ends, but not the connection: a server must be told before that.
         self._idle = True
         if self._response is not None:
-            self._response.close()
+            self._response.content.set_exception(asyncio.TimeoutError())
 
     async def close(self) -> bytes:
         response, self._response = self._response, None
@@ -178,16 +162,9 @@ def _left_over(response: aiohttp.ClientResponse) -> bytes:
     return b""
 
 
-async def _await(sending: Any) -> aiohttp.ClientResponse:
-    response: aiohttp.ClientResponse = await sending
-    return response
-
-
-def _failed(place: str, error: Exception, *, began: bool, idle_timeout: float | None = None) -> TransportError:
+def _failed(place: str, error: Exception, *, began: bool) -> TransportError:
     """What the client reported, in our words; ``began``: the response had begun."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if idle_timeout is not None:
-        return TransportError(f"nothing came from {place} for {idle_timeout=} s")
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return TransportError(f"no connection to {place}: {what}", retryable=True)
     if isinstance(error, asyncio.TimeoutError):

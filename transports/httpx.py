@@ -81,12 +81,15 @@ def collect_sync(
 class _Httpx:
     """See :class:`._exchange.Client`."""
 
+    anyio_based = True
+
     def __init__(self, client: Any) -> None:
         self._client = client
         self.gate = gate_of(client)
 
     def exchange(self, idle_timeout: float | None) -> _Exchange:
-        return _Exchange(self._client, idle_timeout)
+        # The stream itself keeps the time, so that it can tell the server before the client closes the response.
+        return _Exchange(self._client, _timeouts(self._client, read=None) if idle_timeout else {})
 
     async def call(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, patience: float
@@ -111,9 +114,9 @@ class _Exchange:
     # in the pool for ever (encode/httpx 3782).
     fragile = True
 
-    def __init__(self, client: Any, idle_timeout: float | None) -> None:
+    def __init__(self, client: Any, limits: dict[str, Any]) -> None:
         self._client = client
-        self._idle_timeout = idle_timeout
+        self._limits = limits
         self._context: Any = None
         self._response: Any = None
         self._chunks: AsyncIterator[bytes] | None = None
@@ -122,14 +125,13 @@ class _Exchange:
 
     async def open(self, request: PreparedRequest) -> Head:
         self._place = request.place
-        limits = _idle(self._client, self._idle_timeout)
         try:
             context = self._client.stream(
-                "POST", request.url, content=request.body, headers=dict(request.headers), **limits
+                "POST", request.url, content=request.body, headers=dict(request.headers), **self._limits
             )
             response = await context.__aenter__()
         except Exception as error:
-            raise _failed(self._place, error, sent=False, idle_timeout=self._idle_timeout) from error
+            raise _failed(self._place, error, sent=False) from error
         self._context = context
         self._response = response
         self._chunks = _chunks(response)
@@ -148,7 +150,7 @@ class _Exchange:
         except StopAsyncIteration:
             return b""
         except Exception as error:
-            raise _failed(self._place, error, sent=True, idle_timeout=self._idle_timeout) from error
+            raise _failed(self._place, error, sent=True) from error
         except BaseException:
             self._broken = True
             raise
@@ -209,7 +211,7 @@ class _SyncExchange:
 
     def open(self, request: PreparedRequest) -> Head:
         self._place = request.place
-        limits = _idle(self._client, self._idle_timeout)
+        limits = _timeouts(self._client, read=self._idle_timeout) if self._idle_timeout else {}
         try:
             context = self._client.stream(
                 "POST", request.url, content=request.body, headers=dict(request.headers), **limits
@@ -243,7 +245,7 @@ class _SyncExchange:
 def _chunks(response: Any) -> AsyncIterator[bytes]:
     # Raw bytes, unless only the client knows how to undo an encoding that nobody asked for.
     raw: Callable[[], AsyncIterator[bytes]] | None = getattr(response, "aiter_raw", None)
-    if raw is not None and not _encoding(response):
+    if raw is not None and not _needs_client(response):
         return raw()
     decoded: AsyncIterator[bytes] = response.aiter_bytes()
     return decoded
@@ -251,32 +253,34 @@ def _chunks(response: Any) -> AsyncIterator[bytes]:
 
 def _sync_chunks(response: Any) -> Iterator[bytes]:
     raw: Callable[[], Iterator[bytes]] | None = getattr(response, "iter_raw", None)
-    if raw is not None and not _encoding(response):
+    if raw is not None and not _needs_client(response):
         return raw()
     decoded: Iterator[bytes] = response.iter_bytes()
     return decoded
 
 
-def _encoding(response: Any) -> str:
-    encoding = str(response.headers.get("content-encoding", "")).strip().lower()
-    return "" if encoding == "identity" else encoding
+def _needs_client(response: Any) -> bool:
+    """Only the client has the body: it is encoded, or was read beforehand as test transports do it."""
+    encoding = str(_headers(response).get("content-encoding", "")).strip().lower()
+    return encoding not in ("", "identity") or bool(getattr(response, "is_stream_consumed", False))
 
 
 def _head(response: Any) -> Head:
-    return Head(response.status_code, str(response.headers.get("content-type", "")))
+    return Head(response.status_code, str(_headers(response).get("content-type", "")))
 
 
-def _idle(client: Any, seconds: float | None) -> dict[str, Any]:
-    """Arguments that make the client wait so long for bytes, instead of what its own ``timeout`` says."""
-    own = getattr(client, "timeout", None)
-    if seconds is None or own is None:
-        return {}
-    return _timeouts(client, connect=own.connect, read=seconds, write=own.write, pool=own.pool)
+def _headers(response: Any) -> Mapping[str, str]:
+    headers: Mapping[str, str] = response.headers
+    return headers
 
 
 def _timeouts(client: Any, **seconds: float | None) -> dict[str, Any]:
+    """Arguments of a request that change some of the client's own timeouts."""
     own = getattr(client, "timeout", None)
-    return {} if own is None else {"timeout": type(own)(**seconds)}
+    if own is None:
+        return {}
+    kept = {"connect": own.connect, "read": own.read, "write": own.write, "pool": own.pool}
+    return {"timeout": type(own)(**{**kept, **seconds})}
 
 
 def _failed(place: str, error: Exception, *, sent: bool, idle_timeout: float | None = None) -> TransportError:

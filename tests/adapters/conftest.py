@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ssefold.adapters import slime as adapter
+from ssefold.adapters import miles as miles_adapter
+from ssefold.adapters import slime as slime_adapter
 
 STANDINS = Path(__file__).parent / "standins"
 SLIMES = (
@@ -23,12 +24,15 @@ SLIMES = (
     "utils.misc",
 )
 
+MILES = ("rollout.base_types", "rollout.generate_utils.generate_endpoint_utils", "utils.http_utils", "utils.types")
+
 
 @pytest.fixture(autouse=True)
 def _no_leftovers() -> None:
     """Some versions of monkeypatch put back what they found by asking, which must not outlive its test."""
-    for name in adapter._SLIMES.keys() & vars(adapter).keys():
-        delattr(adapter, name)
+    for adapter, names in ((slime_adapter, slime_adapter._SLIMES), (miles_adapter, miles_adapter._MILES)):
+        for name in names.keys() & vars(adapter).keys():
+            delattr(adapter, name)
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +60,25 @@ def slime(slime_modules: dict[str, ModuleType]) -> Iterator[SimpleNamespace]:
         misc.SingletonMeta.forget()
         by_name = {name.rpartition(".")[2]: module for name, module in modules.items()}
         yield SimpleNamespace(**by_name, Sample=by_name["types"].Sample)
+
+
+@pytest.fixture(scope="session")
+def miles_modules() -> dict[str, ModuleType]:
+    """As ``slime_modules``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(STANDINS))
+        for name in MILES:
+            importlib.import_module(f"miles.{name}")
+    names = [name for name in sys.modules if name.partition(".")[0] == "miles"]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+@pytest.fixture
+def miles(miles_modules: dict[str, ModuleType]) -> Iterator[SimpleNamespace]:
+    """The stand-in for miles, importable as ``miles``, as new; its modules by their last name."""
+    modules: dict[str, Any] = {name.rpartition(".")[2]: miles_modules[f"miles.{name}"] for name in MILES}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in miles_modules.items():
+            patch.setitem(sys.modules, name, module)
+        patch.setattr(modules["http_utils"], "_http_client", None)
+        yield SimpleNamespace(**modules, Sample=modules["types"].Sample)

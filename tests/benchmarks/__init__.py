@@ -1,1 +1,1 @@
-"""Speed and memory, measured: ``make bench``.  Nothing here asserts a time; the tests see to it that the bench code works."""
+"""Speed and memory, measured by ``make bench``.  The tests here assert no time; they see to it that the code works."""

@@ -1,10 +1,10 @@
 """What a client without this library does: split lines, parse each payload whole, take what is new.
 
 Written here from the described algorithm, as plain and as fast as it goes: lines as ``aiter_lines`` of common HTTP
-clients gives them (text, split by ``str.splitlines``); the payload parsed by json, orjson, or msgspec into typed structs
-that leave out what is not needed; ids and logprobs taken out of all rows that came, their number held against the
-counter, the new ones appended to lists.  ``tuned`` spares itself whatever can be spared.  None compares what a chunk
-repeats with what came before, as the library does.  Nothing here may import the library.
+clients gives them (text, split by ``str.splitlines``); the payload parsed by json, by orjson, or by msgspec into typed
+structs that leave out what is not needed; ids and logprobs taken out of all rows that came, their number held against
+the counter, the new ones appended to lists.  The tuned one spares itself whatever can be spared.  None compares what a
+chunk repeats with what came before, as the library does.  Nothing here may import the library.
 """
 
 from __future__ import annotations
@@ -157,11 +157,8 @@ class TunedFold:
         self._texts: list[str] = []
 
     def feed(self, data: bytes) -> list[Delta]:
-        deltas: list[Delta] = []
-        for line in self._feed_lines(data):
-            if line and line != b"data: [DONE]":
-                deltas.append(self._add(self._loads(line[6:])))
-        return deltas
+        lines = self._feed_lines(data)
+        return [self._add(self._loads(line[6:])) for line in lines if line and line != b"data: [DONE]"]
 
     def close(self) -> None:
         """The body has ended."""

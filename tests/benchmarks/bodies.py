@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import log
+from math import exp, log
 
 SEED = 20_000
 DONE = b"data: [DONE]\n\n"
@@ -21,12 +21,34 @@ BLOCK = 4 * 2**20
 """Bytes that are made at a time; larger ones cost more to make."""
 
 _VOCABULARY = 151_643
-_WORDS = (
-    " the of and to in is that we so if then let for x y can be have this value number equation sum first both sides"
-    " substitute therefore check positive integer answer solve function return which gives simplify factor root case"
-).split()
+_WORDS = [
+    "the", "of", "and", "to", "in", "is", "that", "we", "so", "if", "then", "let", "for", "x", "y", "can", "be", "have",
+    "this", "value", "number", "equation", "sum", "first", "both", "sides", "substitute", "therefore", "check",
+    "positive", "integer", "answer", "solve", "function", "return", "which", "gives", "simplify",
+    "factor", "root", "case",
+]  # fmt: skip
 # What model output has beside words: code, math, lists, line ends, and characters beyond ASCII.
-_MARKS = (".", ",", " (", ")", " =", " +", "\n", "\n\n", ":", " 1", "2", "0", ' "', '"', "\\", " \u2013", " \u00e9t\u00e9", " \u2264", "s")
+_MARKS = (
+    ".",
+    ",",
+    " (",
+    ")",
+    " =",
+    " +",
+    "\n",
+    "\n\n",
+    ":",
+    " 1",
+    "2",
+    "0",
+    ' "',
+    '"',
+    "\\",
+    " \u2013",
+    " \u00e9t\u00e9",
+    " \u2264",
+    "s",
+)
 
 
 @dataclass(frozen=True)
@@ -79,10 +101,10 @@ def events(
         if incremental:
             parts: Sequence[bytes | bytearray] = new
         else:
-            for grown, more in zip(known, new, strict=True):
-                if grown is not known[0] and grown and more:
-                    grown += b","
-                grown += more
+            for part, more in zip(known, new, strict=True):
+                if part and more and part is not known[0]:
+                    part.extend(b",")
+                part.extend(more)
             parts = known
         last = count == len(ids)
         tail = b""
@@ -184,13 +206,12 @@ def number(value: float) -> bytes:
 
 
 def _float32(value: float) -> float:
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
+    return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 def _logprob(draw: random.Random) -> float:
     if draw.random() < 0.5:
-        return -(10.0 ** draw.uniform(-6, -1))
+        return -exp(draw.uniform(log(1e-6), log(0.1)))
     return log(1.0 - draw.random())
 
 

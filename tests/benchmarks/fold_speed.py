@@ -42,10 +42,11 @@ FOLDS = tuple(_FOLDS)
 
 _TEXT = """\
 One answer, all its tokens with logprobs, in reads of 64 KiB. *{json}* is the plain client: `aiter_lines` semantics,
-`json.loads`, and an accumulator that takes ids and logprobs out of every row that comes, holds their number against the
-counter, and appends what is new to lists. *{orjson}* and *{msgspec}* (typed structs) differ in the parser only. *{tuned}*
-is the least work that still parses every payload: lines stay bytes, and old rows are not touched. None of the four
-compares what a chunk repeats with what it said before. Times in ms; the ratios are baseline / ssefold.
+`json.loads`, and an accumulator that takes ids and logprobs out of every row that comes, holds their number against
+the counter, and appends what is new to lists. *{orjson}* and *{msgspec}* (typed structs) differ in the parser only.
+*{tuned}* is the least work that still parses every payload: lines stay bytes, and old rows are not touched. None of the
+four compares what a chunk repeats with what it said before. Times in ms; the ratios are baseline / ssefold. Baselines
+were left out (-) where they would take minutes.
 """
 
 
@@ -132,7 +133,9 @@ def _rounds(shape: Shape, scale: Scale) -> int:
         return scale.rounds
     if shape.about_bytes > scale.most_for_rounds:
         return 1
-    return scale.main_rounds if shape.interval == 1 and shape.tokens in (scale.main, 2 * scale.main) else scale.few_rounds
+    return (
+        scale.main_rounds if shape.interval == 1 and shape.tokens in (scale.main, 2 * scale.main) else scale.few_rounds
+    )
 
 
 def _names(shape: Shape, scale: Scale) -> list[str]:
@@ -151,8 +154,12 @@ def _section(
         half = Shape(shape.tokens // 2, shape.interval, incremental)
         growth = f"{found[OURS] / medians[half][OURS]:.2f}" if half in medians else "-"
         cells = [milliseconds(found[name]) if name in found else "-" for name in FOLDS]
-        ratios = [f"{found[name] / found[OURS]:.1f}" if name in found else "-" for name in (JSON, ORJSON, MSGSPEC, TUNED)]
-        rows.append([f"{shape.tokens:,} tokens, every {shape.interval}", f"{sizes[shape] / 1e6:,.1f}", *cells, *ratios, growth])
+        ratios = [
+            f"{found[name] / found[OURS]:.1f}" if name in found else "-" for name in (JSON, ORJSON, MSGSPEC, TUNED)
+        ]
+        rows.append(
+            [f"{shape.tokens:,} tokens, every {shape.interval}", f"{sizes[shape] / 1e6:,.1f}", *cells, *ratios, growth]
+        )
     main = medians[Shape(scale.main, 1, incremental)]
     if incremental:
         what = f"incremental, {scale.main:,} events: baseline json / ours"

@@ -14,7 +14,7 @@ from tests.benchmarks.report import Bar, Section, milliseconds
 from tests.benchmarks.scale import READ, Scale
 from tests.benchmarks.timing import median
 
-_LATE = 128
+_LATE = 64
 """Events at the end of an answer that count as late."""
 _LONGEST_STALL = 1e-3
 _WARM_UP = 4
@@ -49,7 +49,13 @@ def _stalls(scale: Scale) -> Section:
                 all_reads.append(median(seconds for seconds, _ in took))
                 ending.append(median(seconds for seconds, ends in took if ends))
             rows.append(
-                [f"{tokens:,} tokens", name, milliseconds(median(all_reads)), milliseconds(median(ending)), milliseconds(median(longest))]
+                [
+                    f"{tokens:,} tokens",
+                    name,
+                    milliseconds(median(all_reads)),
+                    milliseconds(median(ending)),
+                    milliseconds(median(longest)),
+                ]
             )
             if name == OURS and tokens == scale.main:
                 stall = median(ending)
@@ -57,8 +63,8 @@ def _stalls(scale: Scale) -> Section:
                 bars.append(Bar(what, "at most 1 ms", f"{milliseconds(stall)} ms", stall <= _LONGEST_STALL))
     return Section(
         "The longest read",
-        f"One `feed` of 64 KiB during the last {_LATE} chunks of a cumulative answer, interval 1, in ms: the median of all"
-        " reads, of those that end an event (and give an update), and the longest one.",
+        f"One `feed` of 64 KiB during the last {_LATE} chunks of a cumulative answer, interval 1, in ms: the median of"
+        " all reads, of those that end an event (and give an update), and the longest one.",
         ["answer", "", "all reads", "reads that end an event", "longest"],
         rows,
         bars,

@@ -1,7 +1,7 @@
 """Other people's parsers of server-sent events behind one signature: reads in, the data of each event out.
 
-Each is driven from the reads by the shortest way that its package offers, without sockets; where the public way in is an
-HTTP response, the response is made of the same reads.  Knows nothing of what is in the events.
+Each is driven from the reads by the shortest way that its package offers, without sockets; where the public way in is
+an HTTP response, the response is made of the same reads.  Knows nothing of what is in the events.
 """
 
 from __future__ import annotations

@@ -14,6 +14,11 @@ _READS: dict[str, int | None] = {"1,460 B": 1460, "64 KiB": READ, "an event": No
 _SMALL_READ = 64
 _BARS = {200: 1.2}
 _HTTPX_SSE = "httpx-sse"
+_TEXT = f"""\
+ms for a whole corpus ({{totals}}), and in brackets the ratio to ssefold. *{OURS}* hands out bytes, which JSON parsers
+take as they are; *{OURS_AS_TEXT}* decodes them, as the others do. Reads: about a TCP segment, what HTTP clients read at
+most, and what the server writes at a time. A name instead of a time is the error that the parser ended with.
+"""
 
 
 def measure(scale: Scale) -> list[Section]:
@@ -59,9 +64,7 @@ def _corpora(scale: Scale) -> Section:
             runs = race({name: _call(parse, reads) for name, parse in able.items()}, scale.rounds)
             times = {name: median(seconds) for name, seconds in runs.items()}
             peers = {name: time / times[OURS] for name, time in times.items() if name in PEERS}
-            rows.append(
-                [f"{_size(size)} events", label, *(_cell(name, times, unable) for name in columns)]
-            )
+            rows.append([f"{_size(size)} events", label, *(_cell(name, times, unable) for name in columns)])
             if peers:
                 fastest[label] = min(peers.values())
             if _HTTPX_SSE in peers:
@@ -71,16 +74,8 @@ def _corpora(scale: Scale) -> Section:
             bars.append(_worst(f"SSE {_size(size)} events: fastest peer / ours", limit, fastest))
         if size in _BARS and httpx:
             bars.append(_worst(f"SSE {_size(size)} events: httpx-sse / ours", 3, httpx))
-    return Section(
-        "Server-sent events alone",
-        f"Each cell is ms for the whole corpus ({', '.join(f'{total // 10**6} MB of {_size(size)} events' for size, total in scale.event_sizes)}), and"
-        f" in brackets the ratio to ssefold. *{OURS}* hands out bytes, which JSON parsers take as they are;"
-        f" *{OURS_AS_TEXT}* decodes them, as the others do. Reads: about a TCP segment, what HTTP clients read at most, and"
-        " what the server writes at a time. A name instead of a time is the error that the parser ends with.",
-        ["corpus", "read", *columns],
-        rows,
-        bars,
-    )
+    totals = ", ".join(f"{total / 1e6:g} MB of {_size(size)} events" for size, total in scale.event_sizes)
+    return Section("Server-sent events alone", _TEXT.format(totals=totals), ["corpus", "read", *columns], rows, bars)
 
 
 def _small_reads(scale: Scale) -> Section:
@@ -90,7 +85,9 @@ def _small_reads(scale: Scale) -> Section:
         events = events_of_size(size, size)
         reads = cut(events[0], _SMALL_READ)
         able, _ = parsers(events, reads)
-        for name, seconds in race({name: _call(parse, reads) for name, parse in able.items()}, scale.rounds).items():
+        for name, seconds in race(
+            {name: _call(parse, reads) for name, parse in able.items()}, scale.few_rounds
+        ).items():
             times.setdefault(name, []).append(median(seconds))
     rows = [
         [name, *map(milliseconds, found), f"{found[1] / found[0]:.2f}" if len(found) == len(sizes) else "-"]

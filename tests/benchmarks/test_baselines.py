@@ -35,7 +35,7 @@ def test_a_baseline_gives_what_the_library_gives(name: str, incremental: bool, i
     if name != "tuned orjson" or incremental:  # it does not look for what is new in the text
         assert deltas == updates
     assert result_of(baseline) == result_of(decoder) == (list(answer.ids), list(answer.logprobs), answer.text)
-    assert baseline.finish_reason == decoder.outputs[0].finish_reason.raw == {"type": "length", "length": 70}
+    assert baseline.finish_reason == {"type": "length", "length": 70}
 
 
 def test_a_wrong_fold_ends_the_run() -> None:

@@ -71,14 +71,18 @@ def test_counts_are_those_of_the_recorded_intervals() -> None:
 @pytest.mark.parametrize("incremental", [False, True])
 def test_every_byte_is_as_orjson_writes_it(incremental: bool) -> None:
     orjson = pytest.importorskip("orjson", reason="SGLang writes with orjson")
-    for event in itertools.chain(events(make_answer(400), [1, 200, 400], incremental=incremental), events_of_size(200, 1)):
+    for event in itertools.chain(
+        events(make_answer(400), [1, 200, 400], incremental=incremental), events_of_size(200, 1)
+    ):
         payload = event[6:-2]
         assert orjson.dumps(orjson.loads(payload)) == payload
 
 
 def test_numbers_are_as_recorded() -> None:
     recorded: Recorded = next(one for one in captures() if one.name == "inc_si1__long2000")
-    shortest = json.dumps([row for payload in recorded.payloads for row in payload["meta_info"]["output_token_logprobs"]])
+    shortest = json.dumps(
+        [row for payload in recorded.payloads for row in payload["meta_info"]["output_token_logprobs"]]
+    )
     found = {value for value, _, _ in json.loads(shortest)}
     assert len(found) > 100
     assert all(number(value) in recorded.body for value in found)
@@ -107,10 +111,14 @@ def test_both_modes_say_the_same(interval: int) -> None:
     counts = counts_of(45, interval)
     known = Answer((), (), ())
     deltas = events(answer, counts, incremental=True)
-    for whole, delta in zip(map(payload_of, events(answer, counts, incremental=False)), map(payload_of, deltas), strict=True):
+    for whole, delta in zip(
+        map(payload_of, events(answer, counts, incremental=False)), map(payload_of, deltas), strict=True
+    ):
         rows = delta["meta_info"]["output_token_logprobs"]
         known = Answer(
-            (*known.ids, *delta["output_ids"]), (*known.logprobs, *(row[0] for row in rows)), (*known.pieces, delta["text"])
+            (*known.ids, *delta["output_ids"]),
+            (*known.logprobs, *(row[0] for row in rows)),
+            (*known.pieces, delta["text"]),
         )
         assert (whole["text"], tuple(whole["output_ids"])) == (known.text, known.ids)
         assert [row[:2] for row in whole["meta_info"]["output_token_logprobs"]] == [

@@ -10,7 +10,7 @@ from typing import Any
 
 from ssefold import GenerateDecoder
 from ssefold.payload import json_backend
-from tests.benchmarks.bodies import blocks, body_of, cut, interleaved, make_answer
+from tests.benchmarks.bodies import body_of, cut, interleaved, make_answer
 from tests.benchmarks.fold_speed import JSON, OURS, TUNED, Shape, available, run
 from tests.benchmarks.report import Bar, Section, at_most, milliseconds
 from tests.benchmarks.scale import READ, Scale
@@ -45,9 +45,9 @@ def _incremental(scale: Scale) -> Section:
     return Section(
         "Incremental: from bytes to updates",
         f"{scale.main:,} one-token events, in reads of 64 KiB (a reader that has fallen behind) and of one event each"
-        f" (a reader that keeps up). *{_BARE_LOADS.capitalize()}* is the JSON parser alone, on payloads that were cut out"
-        f" before. In *{_WITH_META}* somebody asks every update for a key of its `meta_info`, which is parsed late. ms, and"
-        " in terms of ssefold.",
+        f" (a reader that keeps up). *{_BARE_LOADS.capitalize()}* is the JSON parser alone, on payloads that were cut"
+        f" out before. In *{_WITH_META}* somebody asks every update for a key of its `meta_info`, which is parsed late."
+        " ms, and in terms of ssefold.",
         ["read", "", "ms", "/ ssefold"],
         rows,
         bars,
@@ -82,7 +82,7 @@ def _without_orjson(scale: Scale) -> Section:
         absent: Runs = {}
         for turn in range(scale.few_rounds):
             run(shape, [OURS], installed, turn)
-            with _standard_json():
+            with standard_json():
                 run(shape, [OURS], absent, turn)
         times = median(installed[OURS]), median(absent[OURS])
         rows.append([f"{_mode(incremental)}, {scale.main:,} tokens, every 1", *_pair(*times)])
@@ -99,12 +99,12 @@ def _several(scale: Scale) -> Section:
     answers = [make_answer(tokens, seed=seed) for seed in range(_OUTPUTS)]
     rows: list[list[str]] = []
     for incremental in (False, True):
-        single = list(blocks(body_of(answers[0], incremental=incremental), READ))
-        several = list(blocks(interleaved(answers, incremental=incremental), READ))
+        single = cut(b"".join(body_of(answers[0], incremental=incremental)), READ)
+        several = cut(b"".join(interleaved(answers, incremental=incremental)), READ)
         runs = race(
             {
-                "single": partial(_feed_all, GenerateDecoder, sum(single, [])),
-                "several": partial(_feed_all, GenerateDecoder, sum(several, [])),
+                "single": partial(_feed_all, GenerateDecoder, single),
+                "several": partial(_feed_all, GenerateDecoder, several),
             },
             scale.rounds,
         )
@@ -127,9 +127,9 @@ def _pair(one: float, other: float) -> tuple[str, str, str]:
 
 
 @contextmanager
-def _standard_json() -> Iterator[None]:
+def standard_json() -> Iterator[None]:
     """As if orjson were not installed."""
-    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]
+    modules: dict[str, Any] = sys.modules
     known = modules.get("orjson")
     modules["orjson"] = None
     json_backend.cache_clear()

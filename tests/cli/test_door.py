@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("click", reason="click comes with the extra `cli`")
@@ -10,7 +12,7 @@ pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
 import ssefold
 
-from .conftest import Run, run_process
+from .conftest import DATA, Run, run_process
 
 
 @pytest.mark.parametrize("package", ["click", "rich", "httpx"])
@@ -62,3 +64,18 @@ def test_a_terminal_without_utf8_gets_escapes_instead_of_a_crash(tmp_path: objec
     ran = run_process("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert ran.status == 0
     assert "\\u732b" in ran.out or "\\xdc" in ran.out or ran.out.isascii()
+
+
+def test_the_page_has_every_command_and_option() -> None:
+    import click
+
+    from ssefold.adapters.cli_app import app
+
+    page = (DATA.parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+    for name, command in app.commands.items():
+        assert f"| [`{name}`](#" in page
+        section = re.search(rf"^## (?:[\w-]+ and )?{name}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert section is not None, name
+        for option in command.params:
+            if isinstance(option, click.Option) and option.name != "json_":
+                assert f"`{option.opts[-1]}" in section[0] or f"{option.opts[-1]} " in section[0], (name, option.opts)

@@ -36,7 +36,7 @@ SCALARS = (
     | st.lists(st.floats(), max_size=4).map(lambda numbers: array("d", numbers))
     | st.lists(INT32, max_size=4).map(lambda numbers: memoryview(array("i", numbers)))
 )
-KEYS = ANY_TEXT | st.just("$")
+KEYS = ANY_TEXT | st.sampled_from(["$", "$$", "$a"])
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15
 )
@@ -88,7 +88,7 @@ def test_the_hard_values_one_by_one() -> None:
         "floats": [0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan],
         "ints": [2**63, -(2**1024), 2**1024, 10**5000, -(10**5000), True, False],
         "text": ["\u2028", "\x00", "\ud83d", "\ud83d\ude00", "\U0001f600", "\udc80\ud800", '"\\'],
-        "$": {"$": ["q", 1], "a": {"$": {"$": None}}},
+        "$": {"$": ["q", 1], "a": {"$": {"$": None}}, "$$": {"$a": [{"$": ["q", 1]}]}, "a$": 1},
         "": {"": b"\x00\xff"},
         "empty": [b"", array("q"), array("d"), array("i"), memoryview(array("i")), [], {}, ""],
         "nan bits": array("d", struct.unpack("<2d", struct.pack("<2Q", 0x7FF8000000000123, 0xFFF8000000000000))),
@@ -117,6 +117,23 @@ def test_the_layout_is_as_documented() -> None:
     tree = b'{"a":{"$":["i",1]},"b":{"$":["bytes",2]},"c":null}'
     assert packed == sealed(tree, b"\x01\x00\x00\x00xy", b"output")
     assert packed[:8] == b"\x89ssefold"
+
+
+def test_bytes_of_format_version_1_are_read_for_ever() -> None:
+    kept = bytes.fromhex(
+        "89737365666f6c6401000600690100000000000011000000000000006f75747075747b22696473223a7b2224223a5b227122"
+        "2c325d7d2c2274657874223a22c3a9eda0bd222c226d6f7265223a7b222424223a5b6e756c6c2c2d302e302c7b2224223a5b"
+        "22696e74222c2234303030303030303030303030303030303030303030303030303030303030303030303030303030303030"
+        "3030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030"
+        "3030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030"
+        "3030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030"
+        "3030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030303030"
+        "303030303030303030303030303030225d7d5d7d2c22726177223a7b2224223a5b226279746573222c315d7d7d0100000000"
+        "000000feffffffffffffff000d1021a501c029c061e9b386b6711c12993bed1cb11441807aa813de9324c742"
+    )
+    state = {"ids": array("q", [1, -2]), "text": "\u00e9\ud83d", "more": {"$": [None, -0.0, 2**1030]}, "raw": b"\x00"}
+    assert exact(unpack("output", kept)) == exact(state)
+    assert pack("output", state) == kept
 
 
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
@@ -164,6 +181,19 @@ def test_what_has_no_place_is_refused_by_type(state: Any, says: str) -> None:
 def test_everything_that_may_be_folded_may_be_packed_too() -> None:
     state = {"meta": nested(MAX_DEPTH)}
     assert unpack("k", pack("k", state)) == state
+
+
+@pytest.mark.parametrize("key", [None, "a", "$"])
+def test_the_depth_is_bounded_alike_in_lists_and_objects(key: str | None) -> None:
+    def deep(levels: int) -> dict[str, Any]:
+        value: Any = 1
+        for _ in range(levels - 1):
+            value = [value] if key is None else {key: value}
+        return {"state": value}
+
+    assert unpack("k", pack("k", deep(MAX_DEPTH + 16))) == deep(MAX_DEPTH + 16)
+    with pytest.raises(SnapshotError, match=r"^the state is nested more than 216 levels deep"):
+        pack("k", deep(MAX_DEPTH + 17))
 
 
 def test_a_stack_that_is_nearly_used_up_is_a_snapshot_error() -> None:
@@ -289,8 +319,9 @@ def test_lengths_that_lie_cost_nothing(size_field: int, value: int) -> None:
         (b'{"a":{"$":["view",1]}}', b"123"),
         (b'{"a":{"$":["int","xyz"]}}', b""),
         (b'{"a":{"$":["int",5]}}', b""),
-        (b'{"a":{"$":["dict",5]}}', b""),
-        (b'{"a":{"$":["dict",{}],"b":1}}', b""),
+        (b'{"a":{"$":["bytes",0],"b":1}}', b""),
+        (b'{"a":{"$a":1}}', b""),
+        (b'{"$a":1,"b":2}', b""),
         (b'{"a":{"$":[]}}', b""),
         (b'{"a":{"$":null}}', b""),
         (b'{"a":{"$":"q"}}', b""),
@@ -310,10 +341,8 @@ TREES = st.recursive(
     | st.sampled_from(["q", "d", "i", "view", "bytes", "f"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["$", "a", "b"]), inner, max_size=3)
-        | st.tuples(st.sampled_from(["q", "d", "i", "view", "bytes", "int", "dict"]), inner).map(
-            lambda two: {"$": [*two]}
-        )
+        | st.dictionaries(st.sampled_from(["$", "$$", "a"]), inner, max_size=3)
+        | st.tuples(st.sampled_from(["q", "d", "i", "view", "bytes", "int"]), inner).map(lambda two: {"$": [*two]})
     ),
     max_leaves=8,
 )

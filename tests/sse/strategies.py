@@ -9,7 +9,14 @@ _TOKENS = (
     *(b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"\n\r"),
     *(b":", b": ", b" ", b"\0", b"\t", b"x", b"y z", b"7", b"007", b"d", b"dat", b"e", b"re", b"Data: ", b"datax"),
     *(b"\xef\xbb\xbf", b"\xef", b"\xbb", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0c", b"\x1c", b"\xff", b"\xf0\x9f\x98\x80"),
-    *(b"data: {}\n\n", b"data: a\n\ndata: b\n\n", b"event: t\ndata: v\n\n", b": ping\n\n", b"id: 1\ndata: w\n\n"),
+    *(
+        b"data: {}\n\n",
+        b"data: a\n\ndata: b\n\n",
+        b"event: t\ndata: v\n\n",
+        b"event: \ndata: u\n\n",
+        b": ping\n\n",
+        b"id: 1\ndata: w\n\n",
+    ),
     *(b"data: " + b"l" * 600 + b"\n\n", b"m" * 40),
 )
 

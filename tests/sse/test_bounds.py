@@ -26,6 +26,7 @@ from .feeding import every_cut, parse
         (b"event: abc\ndata: 45\n\n", 5),
         (b"event: abc\nevent: d\ndata: 45\n\n", 4),  # both types are there while the second arrives
         (b"id: abc\ndata: 45\n\n", 5),
+        (b"id: abc\ndata: 1\n\nid: abc\ndata: 45\n\n", 5),  # what an earlier event had is not counted, either way
         (b"id: \x00bcde\ndata: 1\n\n", 5),
         (b"retry: 12345\ndata: 1\n\n", 5),
         (b"data: 1\n\ndata: 12345\n\n", 5),
@@ -99,11 +100,20 @@ def test_memory_stays_within_the_bound(piece: bytes) -> None:
 
 
 def test_what_is_replaced_is_let_go() -> None:
-    parser = SSEParser(max_event_size=100)
+    parser = SSEParser(max_event_size=120)
     for _ in range(1000):
         assert parser.feed(b"event: " + b"e" * 40 + b"\nid: " + b"i" * 40 + b"\nretry: 1\n") == []
     (event,) = parser.feed(b"data: x\n\n")
     assert event == ServerSentEvent("e" * 40, b"x", "i" * 40)
+
+
+def test_a_small_part_does_not_keep_a_large_read() -> None:
+    parser = SSEParser()
+    tracemalloc.start()
+    parser.feed(b"unknown: " + b"x" * 2**20 + b"\ndata: " + b"y" * 5000)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert 5000 <= kept < 100_000
 
 
 def test_a_large_event_is_not_held_twice() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ssefold.transports import _stream, _sync_stream
 from ssefold.transports.testing import FakeSGLang
-from tests.transports.stacks import ALL_STACKS, SERVERS, Stack, requires
+from tests.transports.stacks import ALL_STACKS, SETTLED, Stack, requires
 
 
 @pytest.fixture(params=ALL_STACKS, ids=repr)
@@ -35,8 +35,12 @@ def serve() -> Iterator[Callable[..., FakeSGLang]]:
 
         def start(*args: Any, **kwargs: Any) -> FakeSGLang:
             server = running.enter_context(FakeSGLang(*args, **kwargs))
-            SERVERS.append(server)
-            running.callback(SERVERS.remove, server)
+
+            def settled() -> None:
+                server.wait_until(lambda counters: counters.connections == 0)
+
+            SETTLED.append(settled)
+            running.callback(SETTLED.remove, settled)
             return server
 
         yield start

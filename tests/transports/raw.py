@@ -6,7 +6,10 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
+
+from tests.transports.stacks import SETTLED
 
 Answer = Callable[[socket.socket], None]
 
@@ -29,19 +32,23 @@ class RawServer:
 
     def __enter__(self) -> RawServer:
         self._accepting.start()
+        SETTLED.append(self._settled)
         return self
 
+    def _settled(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
     def __exit__(self, *exc_info: Any) -> None:
+        SETTLED.remove(self._settled)
         self._stopped.set()
         with socket.create_connection(self._listener.getsockname()):
             pass  # wakes accept()
         self._accepting.join()
         self._listener.close()
         for connection in self._open:
-            try:
+            with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
         for thread in self._threads:
             thread.join()
 

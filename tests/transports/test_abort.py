@@ -71,7 +71,9 @@ def test_a_closed_connection_leaves_a_zombie_in_0_5_18(stack: Stack, serve: Serv
     ids=["single", "n=4", "batch", "batch with ids", "batch of one"],
 )
 @pytest.mark.parametrize("on_cancel", ["direct", "router"])
-def test_leaving_stops_every_output(stack: Stack, serve: Serve, ask: dict[str, Any], tokens: int, on_cancel: str) -> None:
+def test_leaving_stops_every_output(
+    stack: Stack, serve: Serve, ask: dict[str, Any], tokens: int, on_cancel: str
+) -> None:
     workers = [serve(profile="0.5.18"), serve(profile="0.5.18")]
     with FakeRouter(workers) as router:
         url = router.url if on_cancel == "router" else workers[0].url
@@ -158,7 +160,12 @@ def test_abort_reads_on_to_the_end_that_carries_the_replay_arrays(stack: Stack, 
                     assert stream.outputs[0].finish_reason is not None
         output = stream.outputs[0]
         assert tuple(output.token_ids) == truth.token_ids[:7], "one more token, and the end"
-        assert output.finish_reason.raw == {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+        assert output.finish_reason.raw == {
+            "type": "abort",
+            "message": "Aborted",
+            "status_code": None,
+            "err_type": None,
+        }
         assert [token for update in updates for token in update.token_ids][-1] == truth.token_ids[6]
         assert output.routed_experts is not None
         rows = output.routed_experts.reshape(2, 4, total_tokens=len(ask["input_ids"]) + 7)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ssefold import PayloadError, Update
-from ssefold.transports.testing import PROFILES, FakeSGLang, Fault, GreedyModel, Script
+from ssefold.transports.testing import FakeSGLang, Fault, GreedyModel, Script
 from tests.transports.stacks import AnyioClient, BoundClient, Stack, read
 
 Serve = Callable[..., FakeSGLang]
@@ -234,7 +234,9 @@ def test_metrics_count_what_came(stack: Stack, serve: Serve) -> None:
     server = serve(profile="0.5.23-incremental")
 
     async def test(client: BoundClient) -> None:
-        async with client.generate(server.url + "/generate", {**ASK, "sampling_params": {"max_new_tokens": 6}}) as stream:
+        async with client.generate(
+            server.url + "/generate", {**ASK, "sampling_params": {"max_new_tokens": 6}}
+        ) as stream:
             assert stream.metrics.ttft is None
             await read(stream)
         metrics = stream.metrics
@@ -266,9 +268,7 @@ def test_the_hook_hears_what_happens_in_order(
     assert events[3][1]["error"] is None
 
 
-def test_a_failing_hook_fails_nothing_else(
-    stack: Stack, server: FakeSGLang, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_hook_fails_nothing_else(stack: Stack, server: FakeSGLang, caplog: pytest.LogCaptureFixture) -> None:
     def hook(name: str, data: Any) -> None:
         raise RuntimeError(f"the hook failed at {name}")
 

@@ -212,7 +212,12 @@ def test_the_server_sees_that_nobody_listens(stack: Stack, foreign: Callable[...
         lambda body: [head(), body],
         lambda body: [head(content_length=str(len(body))), body],
         lambda body: [head(transfer_encoding="chunked"), *chunks(*(body[i : i + 1] for i in range(len(body))))],
-        lambda body: [head(transfer_encoding="chunked"), b"%x;name=value\r\n" % len(body), body, b"\r\n0\r\nX: y\r\n\r\n"],
+        lambda body: [
+            head(transfer_encoding="chunked"),
+            b"%x;name=value\r\n" % len(body),
+            body,
+            b"\r\n0\r\nX: y\r\n\r\n",
+        ],
         lambda body: [b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream;charset=latin-1\r\n\r\n", body],
         lambda body: [b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", head(), body],
     ],

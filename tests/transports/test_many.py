@@ -11,7 +11,7 @@ import pytest
 
 from ssefold import IncompleteStreamError, ServerError
 from ssefold.transports import TransportError
-from ssefold.transports.testing import PROFILES, Asked, FakeSGLang, Fault, GreedyModel, encode
+from ssefold.transports.testing import NO_FAULT, PROFILES, Asked, FakeSGLang, Fault, GreedyModel, encode
 from tests.transports.serve_process import ServerProcess
 from tests.transports.stacks import ALL_STACKS, BoundClient, Stack, in_thread, read
 from tests.transports.test_cancel import tokens_of
@@ -105,7 +105,9 @@ class Soak:
         stream = self.client.generate(self.server.url + "/generate", ask, rid=rid, **options)
         return stream, self.server.truth(ask)[0].token_ids
 
-    async def _finish(self, stream: Any, error: type[BaseException] | tuple[type[BaseException], ...] | None) -> list[int]:
+    async def _finish(
+        self, stream: Any, error: type[BaseException] | tuple[type[BaseException], ...] | None
+    ) -> list[int]:
         got: list[int] = []
         caught: BaseException | None = None
         try:
@@ -120,7 +122,7 @@ class Soak:
             assert list(caught.partial[0].token_ids) == got  # type: ignore[attr-defined]
         return got
 
-    async def _whole(self, number: int, fault: Fault = Fault()) -> None:
+    async def _whole(self, number: int, fault: Fault = NO_FAULT) -> None:
         stream, truth = self.stream(number, fault)
         assert tuple(await self._finish(stream, None)) == truth
 
@@ -154,7 +156,7 @@ class Soak:
         assert tuple(await self._finish(stream, ServerError)) == truth[:after]
 
     async def _shed(self, number: int) -> None:
-        stream, truth = self.stream(number, Fault(overloaded=True))
+        stream, _ = self.stream(number, Fault(overloaded=True))
         assert await self._finish(stream, None) == []
         assert stream.outputs[0].finish_reason.retryable
 

@@ -167,7 +167,11 @@ class FakeSGLang(LoopbackServer):
     async def _answer(self, connection: Connection, request: HTTPRequest) -> bool:
         """Answer; False closes the connection."""
         path = request.path.partition("?")[0]
-        payload = json.loads(request.body) if request.body else None
+        try:
+            payload = json.loads(request.body) if request.body else None
+        except ValueError:
+            await connection.answer(400, b'{"error":"the body is not JSON"}')
+            return True
         self.seen.append(Seen(request.method, path, request.headers, payload))
         route = _ROUTES.get((request.method, path))
         if route is None:

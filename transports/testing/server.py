@@ -135,8 +135,8 @@ class LoopbackServer:
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()
-        # First nothing more is accepted, then what was accepted a moment ago gets to its handler, which closes it; asyncio
-        # leaves a socket open that it has accepted and finds the server closed.
+        # First nothing more is accepted, then what was accepted a moment ago gets to its handler, which closes it:
+        # asyncio leaves a socket open that it has accepted when it finds the server closed.
         for listening in server.sockets:
             with suppress(NotImplementedError):
                 self._loop.remove_reader(listening.fileno())

@@ -1,0 +1,1 @@
+"""What ``ssefold.adapters.miles`` needs of miles, restated from its documented behaviour."""

@@ -1,0 +1,1 @@
+"""The part of miles.rollout that a generate function meets."""

@@ -1,0 +1,1 @@
+"""What miles offers to those who write generate functions."""

@@ -1,0 +1,1 @@
+"""The part of miles.utils that rollouts use."""
