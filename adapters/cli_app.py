@@ -57,5 +57,17 @@ def app() -> None:
     """Look at streams of SGLang's /generate: fold them, check them, compare them."""
 
 
-for command in (demo, record, replay, inspect, check, explain, diff, convert, anonymize, serve_fake):
-    app.add_command(command)
+_COMMANDS: tuple[click.Command, ...] = (
+    demo,
+    record,
+    replay,
+    inspect,
+    check,
+    explain,
+    diff,
+    convert,
+    anonymize,
+    serve_fake,
+)
+for _command in _COMMANDS:
+    app.add_command(_command)

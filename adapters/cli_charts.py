@@ -34,7 +34,7 @@ def bars(values: Sequence[float], *, label: str, unit: str, text: Callable[[floa
     buckets = _buckets(values)
     if not buckets:
         return ""
-    top = max(bucket.high for bucket in buckets) or 1.0
+    top = _round_up(max(bucket.high for bucket in buckets) or 1.0)
     place = _scale(0.0, top)
     step = (_WIDTH - _LEFT) / len(buckets)
     marks = [
@@ -59,7 +59,7 @@ def marks(
     buckets = _buckets(values)
     if not buckets:
         return ""
-    low = min(-1e-3, *(bucket.low for bucket in buckets))
+    low = -_round_up(max(1e-3, *(-bucket.low for bucket in buckets)))
     place = _scale(low, 0.0)
     step = (_WIDTH - _LEFT) / max(len(values), 1)
     drawn: list[str] = []
@@ -95,6 +95,13 @@ def heat_map(rows: Sequence[Mapping[int, int]], columns: int, *, label: str) -> 
     )
     width = max(_LEFT + columns * cell, 240)
     return _svg("".join(cells) + axis, width, height, label)
+
+
+def _round_up(top: float) -> float:
+    """The next number whose quarters are easy to read."""
+    unit = 10.0 ** math.floor(math.log10(top / _TICKS))
+    step = next(step for step in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0) if step * unit * _TICKS >= top)
+    return step * unit * _TICKS
 
 
 def _buckets(values: Sequence[float | None]) -> list[_Bucket]:

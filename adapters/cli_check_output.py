@@ -21,7 +21,7 @@ class OutputCheck:
         self._tokens = 0
         self._text = 0
         self._weights: set[str] = set()
-        self.is_over = False
+        self.is_over: bool = False
 
     def chunk(self, payload: Mapping[str, Any], update: Update, output: Accumulator) -> Iterator[Remark]:
         """What is remarkable about a chunk that was folded into ``update``."""

@@ -5,14 +5,12 @@ Knows streams of the process, and nothing of what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from rich.text import Text
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -25,10 +23,31 @@ def new_console() -> Console:
     return Console(highlight=False)
 
 
+class Hanging(Text):
+    """A line whose continuations stand below its column ``hang``."""
+
+    hang: int = 0
+
+
 def print_lines(console: Console, lines: Iterable[Text]) -> None:
     """Lines; wrapped on a terminal only, so that what is piped can be searched."""
     for line in lines:
-        console.print(line, soft_wrap=not console.is_terminal)
+        if console.is_terminal:
+            for part in _wrapped(console, line):
+                console.print(part)
+        else:
+            console.print(line, soft_wrap=True)
+
+
+def _wrapped(console: Console, line: Text) -> Iterator[Text]:
+    if line.cell_len <= console.width:
+        yield line
+        return
+    indent = line.hang if isinstance(line, Hanging) else len(line.plain) - len(line.plain.lstrip(" "))
+    head = line[:indent]
+    for part in line[indent:].wrap(console, max(console.width - indent, 8)):
+        yield head + part
+        head = Text(" " * indent)
 
 
 def json_option(function: _Command) -> _Command:

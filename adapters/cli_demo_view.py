@@ -42,7 +42,7 @@ class Row(NamedTuple):
 class SilentView:
     """Nobody watches."""
 
-    pace = 0.0
+    pace: float = 0.0
 
     def begins(self, round_: Round, number: int, sample: RolloutSample) -> None:
         """See :class:`.cli_demo.View`."""
@@ -104,7 +104,7 @@ class PlainView(SilentView):
 class LiveView:
     """One panel a round, redrawn as tokens come."""
 
-    pace = _SECONDS_PER_TOKEN
+    pace: float = _SECONDS_PER_TOKEN
 
     def __init__(self, console: Console) -> None:
         self._console = console

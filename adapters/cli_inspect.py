@@ -114,8 +114,8 @@ def _lines(found: Inspected, *, with_tokens: bool) -> Iterator[Text]:
     yield Text(one_line(reading.name), style="bold")
     for name, value in _facts(found):
         yield field(name, value, "red" if name == "error" else "default")
-    for finding in reading.findings_of(None):
-        yield field("", "").append_text(finding_line(finding))
+    for at, finding in enumerate(reading.findings_of(None)):
+        yield field("" if at else "anomalies", "").append_text(finding_line(finding))
     for index in sorted(reading.outputs):
         yield Text()
         yield from _output(reading, index, with_tokens=with_tokens)

@@ -14,6 +14,7 @@ from ssefold import Accumulator, FinishReason
 from ssefold.views import copy_json
 
 from .cli_check import Finding
+from .cli_console import Hanging
 from .cli_fold import Reading
 from .cli_text import one_line, plural, quoted
 
@@ -162,4 +163,8 @@ def _finding_lines(findings: list[Finding]) -> Iterator[Text]:
 
 def field(name: str, value: str, style: str = "default") -> Text:
     """A line of a report: what it is about, and the words."""
-    return Text(f"  {name:<{_WIDTH}}", style="dim").append(value, style=f"not dim {style}")
+    line = Hanging(f"  {name:<{_WIDTH}}")
+    line.stylize("dim")
+    line.hang = len(line)
+    line.append(value, style=style)
+    return line

@@ -33,4 +33,4 @@ class FailoverError(StreamError, RuntimeError):
         partial: Mapping[int, Snapshot] | None = None,
     ) -> None:
         super().__init__(message, partial=partial)
-        self.failures = tuple(failures)
+        self.failures: tuple[tuple[str, StreamError], ...] = tuple(failures)

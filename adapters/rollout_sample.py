@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from ssefold import FinishReason, ReplayRows, TopPReplay, Update
 from ssefold.views import Floats, Ints, freeze
@@ -293,7 +293,8 @@ class RolloutSample:
             return NotImplemented
         return self.to_bytes() == other.to_bytes()
 
-    __hash__ = None  # type: ignore[assignment]  # it grows
+    # It grows.
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RolloutSample.from_bytes, (self.to_bytes(),)

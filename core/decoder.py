@@ -56,9 +56,9 @@ class GenerateDecoder:
         #: What ended the stream early; raised by the next ``feed`` or ``close``.
         self.error: StreamError | None = None
         #: Payloads passed over under ``on_bad_json="skip"``.
-        self.skipped = 0
+        self.skipped: int = 0
         #: The body ended inside an event, which was dropped.
-        self.cut = False
+        self.cut: bool = False
 
     @property
     def done(self) -> bool:

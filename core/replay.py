@@ -222,10 +222,10 @@ class ReplayRows:
     __slots__ = ("rows", "shape", "start", "values")
 
     def __init__(self, values: memoryview, start: int, shape: tuple[int, int, int]) -> None:
-        self.values = values
-        self.start = start
-        self.shape = shape
-        self.rows = shape[0]
+        self.values: memoryview = values
+        self.start: int = start
+        self.shape: tuple[int, int, int] = shape
+        self.rows: int = shape[0]
 
     @property
     def array(self) -> memoryview:

@@ -92,11 +92,11 @@ class Snapshot:
 
         :raises SnapshotError: the bytes are truncated, altered, of a newer version, or no snapshot of ours.
         """
-        plain = unpack(_KIND, bytes(data))
+        plain = unpack(_KIND, data)
         try:
             return cls(OutputState.from_plain(plain))
-        except (KeyError, TypeError, AttributeError, IndexError, StreamError) as error:
-            raise SnapshotError(f"the snapshot's checksum holds but its content does not fit: {error!r}") from error
+        except (StreamError, TypeError, ValueError, KeyError) as error:
+            raise SnapshotError(f"the snapshot's checksum holds but its content does not fit: {error}") from error
 
     def copy_state(self) -> OutputState:
         """A copy of the state, for an accumulator to go on with."""

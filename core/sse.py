@@ -198,16 +198,23 @@ class SSEParser:
                 ends_in_cr = data[-1] == CR
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             elif (
-                data.find(LF) == len(data) - 2
+                phase is _LINE
+                and data.find(LF) == len(data) - 2
                 and data[:6] == b"data: "
                 and data[-1] == LF
-                and phase is _LINE
                 and buffer.fresh
                 and len(data) <= buffer.max_size
             ):  # a plain event and nothing else, as from a server that writes them one by one: half the time
                 events.append(make_event(("message", data[6:-2], self._last_event_id)))
                 return events
             pos = 0
+            if phase is _DATA and (end := data.find(LF)) >= 0 and data[end + 1 : end + 2] == b"\n":
+                # The usual end of an event that an earlier read began; what follows would do it, by more calls.
+                value = buffer.end_plain(memoryview(data)[:end] if end > WORTH_A_VIEW else data[:end])
+                if value is not None:
+                    self._phase = phase = _LINE
+                    events.append(make_event(("message", value, self._last_event_id)))
+                    pos = end + 2
             if phase is not _LINE:
                 pos = self._continue_line(data)
                 if not pos:
@@ -221,7 +228,8 @@ class SSEParser:
                     pos = take_plain_events(data, pos, self._last_event_id, events)
                     if data.find(LF, pos) < 0 and data[pos : pos + 6] == b"data: ":
                         self._phase = _DATA
-                        buffer.start_data(end_of(data, pos + 6))
+                        pos += 6
+                        buffer.start_data(data[pos:] if len(data) < WORTH_A_VIEW else end_of(data, pos))
                         return events
                 elif start == b"event:":
                     pos = take_named_events(data, pos, self._last_event_id, events)
@@ -266,10 +274,7 @@ class SSEParser:
         end = data.find(LF)
         phase = self._phase
         if phase is _DATA:
-            if end > WORTH_A_VIEW and data[end + 1 : end + 2] == b"\n":
-                self._buffer.add_data(memoryview(data)[:end])  # which is joined, and let go, at once
-            else:
-                self._buffer.add_data(data if end < 0 else data[:end])
+            self._buffer.add_data(data if end < 0 else data[:end])
         elif phase is _Phase.VALUE:
             part = data if end < 0 else data[:end]
             self._buffer.hold(self._field, len(part))

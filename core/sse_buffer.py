@@ -83,6 +83,25 @@ class EventBuffer:
         self.held = len(piece)
         self.pieces.append(piece)
 
+    def end_plain(self, piece: bytes | memoryview) -> bytes | None:
+        """Take out the data, of which ``piece`` is the end, and be done with the event.
+
+        :returns: None, and nothing has changed, if there is more to look at: a type, an ID, or a bound.
+        """
+        if (
+            self.event_type
+            or self.new_id is not None
+            or self.spilled is not None
+            or self.held + len(piece) > self.easy_size
+        ):
+            return None
+        pieces = self.pieces
+        pieces.append(piece)
+        self.pieces = []
+        self.held = 0
+        self.fresh = True
+        return b"".join(pieces)
+
     def add_data(self, piece: bytes | memoryview) -> None:
         """Add to the data line that was begun; a view must be of immutable bytes."""
         held = self.held = self.held + len(piece)

@@ -13,6 +13,7 @@ from .extras import Extra
 from .finish import FinishReason
 from .lanes import Lane, Mode
 from .replay import ReplayArray, TopPReplay
+from .state_check import check_plain
 from .text_lane import TextLane
 from .views import thaw
 
@@ -48,18 +49,18 @@ class OutputState:
 
     def __init__(self, mode: Mode, index: int) -> None:
         self.mode: Mode = mode
-        self.index = index
+        self.index: int = index
         self.token_ids: array[int] = array("q")
         self.logprobs: array[float] = array("d")
         #: Third elements of the rows; None as long as every one was null.
         self.row_texts: list[str | None] | None = None
-        self.row_width = 3
-        self.text = TextLane()
+        self.row_width: int = 3
+        self.text: TextLane = TextLane()
         self.ids_lane: Lane | None = None
         self.rows_lane: Lane | None = None
         #: ``output_ids`` / logprob rows came at least once.
-        self.ids_sent = False
-        self.rows_sent = False
+        self.ids_sent: bool = False
+        self.rows_sent: bool = False
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.
         self.meta: dict[str, Any] = {}
@@ -71,7 +72,7 @@ class OutputState:
         self.other: dict[str, Any] = {}
         self.count: int | None = None
         #: A chunk came.
-        self.begun = False
+        self.begun: bool = False
         self.finish: FinishReason | None = None
         self.error: ServerError | None = None
         self.top_p: TopPReplay | None = None
@@ -129,14 +130,18 @@ class OutputState:
             "begun": self.begun,
             "finish": None if self.finish is None else thaw(self.finish.raw),
             "error": _error_to_plain(self.error),
-            "top_p": None if top_p is None else [_int32(top_p.token_ids), _int32(top_p.offsets)],
-            "routed_experts": None if self.routed_experts is None else _int32(self.routed_experts.values),
-            "indexer_topk": None if self.indexer_topk is None else _int32(self.indexer_topk.values),
+            "top_p": None if top_p is None else [top_p.token_ids, top_p.offsets],
+            "routed_experts": None if self.routed_experts is None else self.routed_experts.values,
+            "indexer_topk": None if self.indexer_topk is None else self.indexer_topk.values,
         }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> OutputState:
-        """The inverse of :meth:`to_plain`; the copy shares nothing that either side may change."""
+        """The inverse of :meth:`to_plain`; the copy shares nothing that either side may change.
+
+        :raises TypeError, ValueError, KeyError, StreamError: ``plain`` was not made by :meth:`to_plain`.
+        """
+        check_plain(plain)
         state = cls(plain["mode"], plain["index"])
         state.token_ids = plain["token_ids"][:]
         state.logprobs = plain["logprobs"][:]
@@ -163,10 +168,6 @@ class OutputState:
         if plain["indexer_topk"] is not None:
             state.indexer_topk = ReplayArray(plain["indexer_topk"], field="indexer_topk")
         return state
-
-
-def _int32(values: memoryview) -> array[int]:
-    return array("i", values.tobytes())
 
 
 def _error_to_plain(error: ServerError | None) -> dict[str, Any] | None:

@@ -38,14 +38,14 @@ class TextLane:
         #: Pieces of the text in order; the list itself stays the same object.
         self.parts: list[str] = []
         # This many pieces at the front are joined ones.
-        self._joined = 0
-        self.length = 0
+        self._joined: int = 0
+        self.length: int = 0
         self.lane: Lane | None = None
-        self.sure = False
+        self.sure: bool = False
         #: Text came at least once.
-        self.seen = False
+        self.seen: bool = False
         #: Tokens came without text, so the text is not whole.
-        self.missing = False
+        self.missing: bool = False
         # While unsure: the length after each chunk under the cumulative reading, to rebuild the other one.
         self._marks: list[int] = []
 

@@ -120,6 +120,9 @@ def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any], skipped: int)
     length = skipped + len(rows)
     have = len(state.logprobs)
     total = chunk.completion if chunk.rows_total is None else chunk.rows_total
+    if total is not None and length > total and chunk.finish is None and "index" not in chunk.top:
+        # Only batches serialise lists that have run ahead; here these would be surplus rows of a speculative decoder.
+        raise misfit(field, length, have, total, _ROWS_HINT)
     if total is not None:
         place = place_counted(field, length, have, total, terminal=chunk.finish is not None, hint=_ROWS_HINT)
     else:

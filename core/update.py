@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .payload import parse_payload
 from .views import freeze, thaw
@@ -125,7 +125,8 @@ class Update(tuple[Any, ...]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]  # it holds a mapping
+    # It holds a mapping.
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Update, (*self[:10], _meta_of(self), *self[11:])

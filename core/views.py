@@ -11,7 +11,7 @@ import reprlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 from .errors import PayloadError
 
@@ -56,7 +56,7 @@ class FrozenDict(Mapping[str, Any]):
             return self._data == dict(other)  # pyright: ignore[reportUnknownArgumentType]
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def copy(self) -> dict[str, Any]:
         """Plain dicts and lists, the caller's own, all the way down."""
@@ -104,7 +104,7 @@ class FrozenList(Sequence[Any]):
             return list(self._data) == list(other)  # pyright: ignore[reportUnknownArgumentType]
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def copy(self) -> list[Any]:
         """Plain dicts and lists, the caller's own, all the way down."""
@@ -153,7 +153,7 @@ class Ints(Sequence[int]):
         listed = _listed(other)
         return NotImplemented if listed is None else self.tolist() == listed
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def tolist(self) -> list[int]:
         """A plain list, the caller's own."""
@@ -204,7 +204,7 @@ class Floats(Sequence["float | None"]):
         listed = _listed(other)
         return NotImplemented if listed is None else self.tolist() == listed
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def tolist(self) -> list[float | None]:
         """A plain list, the caller's own, None where there is no number."""

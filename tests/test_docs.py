@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Optional packages: a page that needs one is skipped where it is absent; anything else that is absent is a failure.
-EXTRAS = {"httpx", "aiohttp", "anyio", "h11", "orjson", "click", "rich", "numpy"}
+EXTRAS = {"httpx", "aiohttp", "anyio", "h11", "orjson", "click", "rich", "numpy", "ray"}
 PYTHON = "python"
 NOT_OURS_TO_RUN = {"", "console", "bash", "sh", "text", "json", "toml", "yaml", "diff", "http", "mermaid", "make"}
 

@@ -1,4 +1,4 @@
-"""Every example of ``docs/examples`` runs as a reader would run it, against a fake server, and is short enough to read."""
+"""Every example of ``docs/examples`` runs as a reader would run it, against a fake server, and is short."""
 
 from __future__ import annotations
 

@@ -115,6 +115,8 @@ def _fault(folder: str, inside: Path, imported: Import) -> str:
         return "a folder's name; it would load a second copy of the library: import ssefold"
     if root == "ssefold":
         return _layer_fault(folder, inside, name, own)
+    if root == "typing_extensions" and imported.guarded:
+        return ""  # what typing has in later versions, for type checkers only
     if root in sys.stdlib_module_names:
         return "the core has no clock, socket, thread or event loop" if folder == "core" and root in NOT_PURE else ""
     if folder == "core":

@@ -23,7 +23,7 @@ class StreamMetrics:
     """
 
     __slots__ = (
-        "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times", "parse_time",
+        "_ends", "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times", "parse_time",
         "tokens", "ttft",
     )  # fmt: skip
 
@@ -38,6 +38,7 @@ class StreamMetrics:
         self.elapsed = 0.0
         self._started: float | None = None
         self._last_tokens: dict[int, float] = {}
+        self._ends: dict[int, int] = {}
 
     def request_started(self, now: float) -> None:
         """An attempt begins."""
@@ -54,11 +55,14 @@ class StreamMetrics:
         self.elapsed = now - started
         last = self._last_tokens
         for update in updates:
-            count = len(update.token_ids)
-            if not count:
-                continue
-            self.tokens += count
             index = update.index
+            # An update that replaces repeats what came before: only what goes beyond it is new.
+            end = update.start + len(update.token_ids)
+            count = end - self._ends.get(index, 0)
+            if count <= 0:
+                continue
+            self._ends[index] = end
+            self.tokens += count
             before = last.get(index)
             last[index] = now
             if before is not None:

@@ -78,8 +78,8 @@ class AsyncioRuntime:
     """asyncio, with or without anyio's scopes around.
 
     :param by_scope: the work is anyio's, and so must be what cancels it: a scope respects the shields around what must
-        not be interrupted, and keeps cancelling until it is left; a task's cancellation does neither.  httpcore's end of
-        a response is such a place, where a task's cancellation leaves the connection in the pool for ever.
+        not be interrupted, and keeps cancelling until it is left; a task's cancellation does neither.  httpcore's end
+        of a response is such a place, where a task's cancellation leaves the connection in the pool for ever.
     """
 
     def __init__(self, *, by_scope: bool) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from base64 import b64encode
 from collections.abc import Sequence
 from time import process_time
 from typing import Any
 
 from ssefold import GenerateDecoder
-from tests.benchmarks.bodies import blocks, cut, events, make_answer
+from tests.benchmarks.bodies import cut, events, make_answer
 from tests.benchmarks.fold_speed import OURS, available
 from tests.benchmarks.report import Bar, Section, milliseconds
 from tests.benchmarks.scale import READ, Scale
@@ -31,44 +32,47 @@ def measure(scale: Scale) -> list[Section]:
 def _stalls(scale: Scale) -> Section:
     rows: list[list[str]] = []
     bars: list[Bar] = []
-    for tokens in (scale.main, 4 * scale.main):
-        counts = [1, *range(max(tokens - _LATE, 2), tokens + 1)]
-        body = list(events(make_answer(tokens), counts, incremental=False))
-        reads = next(blocks(body[2:], READ, block=sum(map(len, body)) + 1))
+    late = [(tokens, _late_chunks(tokens)) for tokens in (scale.main, 4 * scale.main)]
+    bodies = [(f"{tokens:,} tokens", body) for tokens, body in late]
+    bodies.append((f"routed experts, {scale.replay / 2**20:.0f} MiB", _with_replay(scale.replay)))
+    for what, body in bodies:
         for name, make in available().items():
-            longest: list[float] = []
-            all_reads: list[float] = []
-            ending: list[float] = []
-            for _ in range(scale.few_rounds):
-                folder = make()
-                for event in body[:2]:
-                    folder.feed(event)
-                gc.collect()
-                took = [_timed(folder, data) for data in reads]
-                longest.append(max(seconds for seconds, _ in took))
-                all_reads.append(median(seconds for seconds, _ in took))
-                ending.append(median(seconds for seconds, ends in took if ends))
-            rows.append(
-                [
-                    f"{tokens:,} tokens",
-                    name,
-                    milliseconds(median(all_reads)),
-                    milliseconds(median(ending)),
-                    milliseconds(median(longest)),
-                ]
-            )
-            if name == OURS and tokens == scale.main:
-                stall = median(ending)
-                what = f"stall: median `feed` of 64 KiB that ends a chunk of {tokens:,} tokens"
-                bars.append(Bar(what, "at most 1 ms", f"{milliseconds(stall)} ms", stall <= _LONGEST_STALL))
+            rounds = [_stall(make(), body) for _ in range(scale.few_rounds)]
+            every, ending, longest = (median(seconds) for seconds in zip(*rounds, strict=True))
+            rows.append([what, name, *map(milliseconds, (every, ending, longest))])
+            if name == OURS and body is late[0][1]:
+                bar = f"stall: median `feed` of 64 KiB that ends a chunk of {scale.main:,} tokens"
+                bars.append(Bar(bar, "at most 1 ms", f"{milliseconds(ending)} ms", ending <= _LONGEST_STALL))
     return Section(
         "The longest read",
-        f"One `feed` of 64 KiB during the last {_LATE} chunks of a cumulative answer, interval 1, in ms: the median of"
-        " all reads, of those that end an event (and give an update), and the longest one.",
+        f"One `feed` of 64 KiB, in ms, during the last {_LATE} chunks of a cumulative answer at interval 1, and during"
+        " a terminal chunk with a large replay array: the median of all reads, of those that end an event (and give an"
+        " update), and the longest one.",
         ["answer", "", "all reads", "reads that end an event", "longest"],
         rows,
         bars,
     )
+
+
+def _late_chunks(tokens: int) -> list[bytes]:
+    counts = [1, *range(max(tokens - _LATE, 2), tokens + 1)]
+    return list(events(make_answer(tokens), counts, incremental=False))
+
+
+def _with_replay(size: int) -> list[bytes]:
+    text = b64encode(bytes(size * 3 // 4)).decode()
+    return list(events(make_answer(64), [1, 32, 64], incremental=True, routed_experts=text))
+
+
+def _stall(folder: Any, body: Sequence[bytes]) -> tuple[float, float, float]:
+    """Seconds of the median read behind the first two events, of the median one that ends an event, of the longest."""
+    for event in body[:2]:
+        folder.feed(event)
+    reads = cut(b"".join(body[2:]), READ)
+    gc.collect()
+    took = [_timed(folder, data) for data in reads]
+    every = [seconds for seconds, _ in took]
+    return median(every), median(seconds for seconds, ends in took if ends), max(every)
 
 
 def _timed(folder: Any, data: bytes) -> tuple[float, bool]:

@@ -116,6 +116,10 @@ def _bodies(profile: Profile) -> Iterator[tuple[str, tuple[Script, ...], Body]]:
         yield one("shed", replace(plain(0), finish=Finish.overloaded()), ())
     if not profile.aborts_raise:
         yield one("rejected", replace(plain(1), finish=Finish.rejected("too long")), (1,))
+    if profile.family == "http_pd":
+        # The gateway could not rewrite these events: the prompt's rows are not in them.
+        body = encode(_prompted(scored(24)), profile, passed_through=(3, 4, 9, 18, 23))
+        yield "passed-through", (_prompted(scored(24)),), body
     if profile.family != "dynamo":
         scripts = (scored(14, rid="a_0"), plain(9, first=301, rid="b_1"), scored(11, first=401, rid="c_2"))
         for seed in (1, 2):

@@ -74,13 +74,21 @@ def reordered(draw: DrawFn, events: list[bytes]) -> list[bytes]:
 def edited(draw: DrawFn, events: list[bytes]) -> list[bytes]:
     """One or two payloads are changed as JSON: a value, a type, a name, an order."""
     events = list(events)
-    chunks = [at for at, data in enumerate(events) if payload_of(data) != DONE]
+    chunks = {at: payload for at, data in enumerate(events) if (payload := _parsed(payload_of(data))) is not None}
     for _ in range(draw(st.integers(1, 2)) if chunks else 0):
-        at = draw(st.sampled_from(chunks))
-        payload = json.loads(payload_of(events[at]))
+        at = draw(st.sampled_from(sorted(chunks)))
+        payload = chunks[at]
         draw(_edit(payload))
         events[at] = event(_ENCODER.encode(payload).encode("utf-8", "replace"))
     return events
+
+
+def _parsed(payload: bytes) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(payload)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 @st.composite

@@ -109,6 +109,8 @@ class _Forged:
         ([1, 2], [-1, 2], r"top_p_token_offsets starts at -1, must start at 0"),
         ([1, 2, 3], [0, 2, 1, 3], r"top_p_token_offsets\[2\] falls from 2 to 1: offsets never fall"),
         ([1, 2, 3], [0, 2, -1, 3], r"top_p_token_offsets\[2\] falls from 2 to -1"),
+        ([1, 2, 3], [0, 0, 2, 1, 3], r"top_p_token_offsets\[3\] falls from 2 to 1"),
+        ([1], [0, -1, 1], r"top_p_token_offsets\[1\] falls from 0 to -1"),
         ([1, 2, 3], [0, 5, 3], r"top_p_token_offsets\[2\] falls from 5 to 3"),
         ([1, 2, 3], [0, 2], r"top_p_token_offsets ends at 2, but top_p_token_ids has 3 elements"),
         ([1], [0, 2**31 - 1], r"top_p_token_offsets ends at 2147483647, but top_p_token_ids has 1 elements"),

@@ -63,6 +63,8 @@ def test_every_other_count_is_refused_with_all_three_counts(
     assert f"{full * layers * k} ({full} rows x {layers} layers x {k})" in message
     if cropped != full:
         assert f"{cropped * layers * k} ({cropped} rows x {layers} layers x {k}, cropped) or " in message
+    else:
+        assert "cropped" not in message
     for remedy in ("num_layers", "top_k", "total_tokens", "routed_experts_start_len"):
         assert remedy in message
 

@@ -12,10 +12,9 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,10 +117,8 @@ def started(folder: Path, mode: Mode) -> Iterator[LiveServer]:
             process.wait(60)
         finally:
             # Its scheduler and detokenizer, should they have outlived it; the group is the server's own.
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 
@@ -135,10 +132,8 @@ def _free_port() -> int:
 def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url + "/health", timeout=10):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(1)
+        with suppress(OSError), urllib.request.urlopen(url + "/health", timeout=10):
+            return
+        time.sleep(1)
     sys.stderr.write(log.read_text(errors="replace")[-4000:])
     raise AssertionError(f"the server did not start; its log is {log}")

@@ -1,7 +1,7 @@
 """What the server's scheduler says that it sent: the account that every stream is held against.
 
-``sglang_cpu/serve_truth.py`` writes one JSON line for each output in each message, before the message goes out; so what a
-client has seen is always in the file.  Knows the file, and nothing of streams.
+``sglang_cpu/serve_truth.py`` writes one JSON line for each output in each message, before the message goes out; so what
+a client has seen is always in the file.  Knows the file, and nothing of streams.
 """
 
 from __future__ import annotations

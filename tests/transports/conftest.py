@@ -11,7 +11,7 @@ import pytest
 
 from ssefold.transports import _stream, _sync_stream
 from ssefold.transports.testing import FakeSGLang
-from tests.transports.stacks import ALL_STACKS, SETTLED, Stack, requires
+from tests.transports.stacks import ALL_STACKS, Stack, requires
 
 
 @pytest.fixture(params=ALL_STACKS, ids=repr)
@@ -32,18 +32,7 @@ def async_stack(request: pytest.FixtureRequest) -> Stack:
 def serve() -> Iterator[Callable[..., FakeSGLang]]:
     """Starts fake servers, and stops them after the test."""
     with ExitStack() as running:
-
-        def start(*args: Any, **kwargs: Any) -> FakeSGLang:
-            server = running.enter_context(FakeSGLang(*args, **kwargs))
-
-            def settled() -> None:
-                server.wait_until(lambda counters: counters.connections == 0)
-
-            SETTLED.append(settled)
-            running.callback(SETTLED.remove, settled)
-            return server
-
-        yield start
+        yield lambda *args, **kwargs: running.enter_context(FakeSGLang(*args, **kwargs))
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tests.transports.stacks import SETTLED
-
 Answer = Callable[[socket.socket], None]
 
 
@@ -32,15 +30,9 @@ class RawServer:
 
     def __enter__(self) -> RawServer:
         self._accepting.start()
-        SETTLED.append(self._settled)
         return self
 
-    def _settled(self) -> None:
-        for thread in self._threads:
-            thread.join()
-
     def __exit__(self, *exc_info: Any) -> None:
-        SETTLED.remove(self._settled)
         self._stopped.set()
         with socket.create_connection(self._listener.getsockname()):
             pass  # wakes accept()

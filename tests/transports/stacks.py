@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
-import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -23,9 +22,8 @@ from ssefold import Update
 T = TypeVar("T")
 TLS = ssl.create_default_context()
 """One for all clients: reading the certificates takes longer than most tests."""
-SETTLED: list[Callable[[], None]] = []
-"""Wait until the servers of the running test have closed their ends of the connections, sockets of this process too."""
-SOCKETS = Path("/proc/self/fd")
+OPEN_FILES = Path("/proc/self/fd")
+CONNECTIONS = Path("/proc/net/tcp")
 
 
 class Stream(Protocol):
@@ -77,15 +75,13 @@ class Stack:
             assert running_tasks() == tasks, "a task is left"
             return result
 
-        before = sockets()
+        before = client_sockets()
         with warnings.catch_warnings():
             # httpx sends a body from a generator, which it leaves behind when the sending is cancelled; trio minds.
             warnings.filterwarnings("ignore", "Async generator 'httpx._content", ResourceWarning)
             result = anyio.run(main, backend=self.backend)
-            for settled in SETTLED:
-                settled()
             gc.collect()
-        assert sockets() <= before, "a socket is left"
+        assert client_sockets() <= before, "a socket is left"
         return result
 
     @asynccontextmanager
@@ -217,18 +213,24 @@ class AnyioClient:
         return 0
 
 
-def sockets() -> int:
-    """Open sockets of this process; 0 where the system does not tell."""
-    if not SOCKETS.exists():
+def client_sockets() -> int:
+    """Sockets of this process that are connected to a server; 0 where the system does not tell.
+
+    Servers of a test close their ends in threads of their own, when they come to it: those are left out, by their ports.
+    """
+    if not OPEN_FILES.exists():
         return 0
-    return sum(map(is_socket, SOCKETS.iterdir()))
+    mine = {name[8:-1] for name in map(link_of, OPEN_FILES.iterdir()) if name.startswith("socket:[")}
+    rows = [line.split() for line in CONNECTIONS.read_text(encoding="ascii").splitlines()[1:]]
+    listening = {row[1] for row in rows if row[3] == "0A"}
+    return sum(row[9] in mine and row[1] not in listening for row in rows)
 
 
-def is_socket(entry: Path) -> bool:
+def link_of(entry: Path) -> str:
     try:
-        return str(entry.readlink()).startswith("socket:")
+        return str(entry.readlink())
     except OSError:
-        return False  # closed meanwhile; the folder's own descriptor, for one
+        return ""  # closed meanwhile; the folder's own descriptor, for one
 
 
 def running_tasks() -> set[Any]:
@@ -272,6 +274,3 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
 async def read(stream: Any) -> list[Update]:
     """Every update of an entered stream."""
     return [update async for update in stream]
-
-
-IS_LINUX = sys.platform.startswith("linux")

@@ -316,8 +316,7 @@ def test_200_aborted_streams_leave_no_orphan(stack: Stack, serve: Serve) -> None
             group.cancel_scope.cancel()
 
     async def one_by_one(client: BoundClient) -> None:
-        for _ in range(200):
-            streams.append(await leave_after(client, server.url, LONG, 3, on_cancel="direct"))
+        streams.extend([await leave_after(client, server.url, LONG, 3, on_cancel="direct") for _ in range(200)])
 
     stack.run(one_by_one if stack.is_sync else all_at_once, connections=None if stack.is_sync else 220)
     server.wait_until(lambda counters: counters.running == 0)

@@ -245,8 +245,9 @@ def test_an_exception_of_the_callers_goes_through_unchanged(stack: Stack, server
         pass
 
     async def test(client: BoundClient) -> None:
-        with pytest.raises(OwnError) as caught:
-            async with client.generate(server.url + "/generate", ASK) as stream:
+        stream = client.generate(server.url + "/generate", ASK)
+        with pytest.raises(OwnError) as caught:  # noqa: PT012
+            async with stream:
                 async for _ in stream:
                     raise OwnError("mine")
         assert caught.value.__context__ is None
@@ -262,7 +263,7 @@ def test_an_interrupt_in_blocking_code_cleans_up(serve: Serve) -> None:
     server = serve(profile="0.5.18")
 
     async def test(client: BoundClient) -> None:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
             async with client.generate(server.url + "/generate", ASK, on_cancel="direct") as stream:
                 async for _ in stream:
                     raise KeyboardInterrupt

@@ -270,9 +270,12 @@ def test_a_model_that_fails_is_heard_of() -> None:
     def model(asked: Asked) -> Script:
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), FakeSGLang(model) as server:
-        with pytest.raises((http.client.HTTPException, OSError)):
-            call(server.url, "/generate", ASK)
+    server = FakeSGLang(model)
+    server.start()
+    with pytest.raises((http.client.HTTPException, OSError)):
+        call(server.url, "/generate", ASK)
+    with pytest.raises(ZeroDivisionError):
+        server.stop()
 
 
 def test_a_server_that_was_not_started() -> None:

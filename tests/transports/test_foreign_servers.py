@@ -44,11 +44,10 @@ def uvicorn_server(account: Account, *, endless: bool = False) -> Iterator[str]:
     uvicorn = pytest.importorskip("uvicorn", reason="SGLang's own HTTP server")
     pytest.importorskip("starlette", reason="SGLang's own framework")
     from starlette.applications import Starlette
-    from starlette.requests import Request
     from starlette.responses import JSONResponse, StreamingResponse
     from starlette.routing import Route
 
-    async def generate(request: Request) -> Any:
+    async def generate(request: Any) -> Any:
         payload = await request.json()
         account.payloads.append(payload)
         if payload.get("text") == "refuse":

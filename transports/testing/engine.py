@@ -41,7 +41,8 @@ class Counters:
     :ivar finished: outputs that ended by themselves, :ivar aborted: that were stopped, :ivar orphaned: that were
         decoded to their end although their client had gone.
     :ivar disconnects: requests whose client went before the end; :ivar abort_requests: ``/abort_request`` calls.
-    :ivar connections: sockets open now; :ivar accepted: connections so far.
+    :ivar connections: sockets open now; :ivar accepted: connections so far; :ivar slow_clients: that the server waits
+        for before it can send more.
     """
 
     requests: int = 0
@@ -57,6 +58,7 @@ class Counters:
     abort_requests: int = 0
     connections: int = 0
     accepted: int = 0
+    slow_clients: int = 0
 
 
 class Job:

@@ -152,6 +152,12 @@ class FakeSGLang(LoopbackServer):
         self.counters.connections -= 1
         self._changed()
 
+    def waits(self, change: int) -> None:
+        """See :class:`LoopbackServer`."""
+        if change:
+            self.counters.slow_clients += change
+            self._changed()
+
     async def shut_down(self) -> None:
         """See :class:`LoopbackServer`."""
         await self._engine.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _MAX_HEAD = 2**16
@@ -40,11 +40,17 @@ class HTTPRequest:
 
 
 class Connection:
-    """One client's socket."""
+    """One client's socket.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    :param waits: called with 1 and -1 around a wait for a slow client (and with 0 where there is none to wait for).
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, waits: Callable[[int], None]
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._waits = waits
         self._buffer = bytearray()
 
     async def next_request(self) -> HTTPRequest | None:
@@ -108,11 +114,16 @@ class Connection:
 
         :raises ClosedError: nobody is there any more.
         """
+        transport = self._writer.transport
         self._writer.write(data)
+        is_slow = transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]
+        self._waits(is_slow)
         try:
             await self._writer.drain()
         except ConnectionError:
             raise ClosedError from None
+        finally:
+            self._waits(-is_slow)
 
     async def answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """A whole response."""

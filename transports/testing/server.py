@@ -79,6 +79,9 @@ class LoopbackServer:
     def closed(self) -> None:
         """Called when it is gone."""
 
+    def waits(self, change: int) -> None:
+        """Called around each wait for a slow client."""
+
     def call(self, function: Callable[[], None]) -> None:
         """Run in the server's thread, and wait for it."""
         if self._loop is None:
@@ -116,7 +119,7 @@ class LoopbackServer:
             if task is not None:
                 handlers.add(task)
             self.opened()
-            connection = Connection(reader, writer)
+            connection = Connection(reader, writer, self.waits)
             try:
                 await self.serve(connection)
             except asyncio.CancelledError:

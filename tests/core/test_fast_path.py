@@ -1,0 +1,130 @@
+"""Whatever is skipped, cut or folded at once comes out as if every byte had been parsed.
+
+``reference.py`` is the long way.  The thresholds below which the short ways are not worth it are patched, so that they
+are taken by small bodies too, and on both sides of the border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ssefold.decoder
+import ssefold.outputs
+import ssefold.runs
+import ssefold.suffix
+from ssefold import IncompleteStreamError
+from ssefold.transports.testing import Profile
+from tests.core.by_hand import cut, exact, fold, shown
+from tests.core.corpus import cases, profiles
+from tests.core.mutations import edited, mutated, respelled, some_cases
+from tests.core.reference import Reference
+from tests.truth.recorded import Recorded, captures, streams
+from tests.truth.strategies import Run, runs
+
+THRESHOLDS = ((ssefold.outputs, "SMALLEST"), (ssefold.decoder, "_WORTH_A_RUN"), (ssefold.decoder, "_FIRST_LOOK"),
+              (ssefold.runs, "SHORTEST"), (ssefold.suffix, "_SMALLEST_CONSTANT"))  # fmt: skip
+DEFAULT = (1536, 4096, 2048, 6, 256)
+EAGER = (0, 1, 200, 2, 2)
+BETWEEN = (700, 600, 300, 3, 40)
+settings_of_short_ways = st.sampled_from(
+    (DEFAULT, EAGER, BETWEEN, (400, 1, 1, 1, 2), (1000, 300, 450, 2, 100), (0, 10**9, 1, 2, 2), (10**9, 1, 100, 1, 2))
+)
+
+
+@contextmanager
+def short_ways(values: Sequence[int]) -> Iterator[None]:
+    """Take the short ways from these sizes on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), value in zip(THRESHOLDS, values, strict=True):
+            patch.setattr(module, name, value)
+        yield
+
+
+def test_thresholds_are_those_that_are_patched() -> None:
+    assert tuple(getattr(module, name) for module, name in THRESHOLDS) == DEFAULT
+
+
+def same_as_long_way(reads: Sequence[bytes], **options: Any) -> None:
+    """Fold both ways and compare all that a caller can see."""
+    fast = fold(reads, **options)
+    slow = Reference(mode=options.get("mode", "auto"), skip_bad_json="on_bad_json" in options).fold(reads)
+    assert fast.updates == slow.updates
+    for one, other in zip(fast.updates, slow.updates, strict=True):
+        assert exact((one.logprobs, one.meta_info)) == exact((other.logprobs, other.meta_info))
+    assert set(fast.outputs) == set(slow.outputs)
+    for index, output in fast.outputs.items():
+        assert shown(output) == shown(slow.outputs[index])
+        assert dict(output.lanes) == dict(slow.outputs[index].lanes)
+    assert type(fast.error) is type(slow.error)
+    if not isinstance(fast.error, IncompleteStreamError):
+        assert str(fast.error) == str(slow.error)
+    assert fast.decoder.done == slow.done
+    assert fast.decoder.skipped == slow.skipped
+
+
+# ---- what servers send ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", profiles(), ids=str)
+def test_every_profile(profile: Profile) -> None:
+    for case in cases(profile):
+        body = case.body.data
+        same_as_long_way([body])
+        for values in (EAGER, BETWEEN):
+            with short_ways(values):
+                same_as_long_way(case.body.events)
+        with short_ways(EAGER):
+            same_as_long_way(cut(body, *range(0, len(body), 1700)))
+
+
+@pytest.mark.parametrize("one", [*streams(), *captures()], ids=lambda one: one.name)
+def test_every_recorded_body(one: Recorded) -> None:
+    size = max(len(one.body) // 50, 4096)
+    same_as_long_way(cut(one.body, *range(0, len(one.body), size)))
+    if len(one.body) < 40_000:
+        with short_ways(EAGER):
+            same_as_long_way([one.body])
+
+
+@given(runs(), settings_of_short_ways, st.data())
+def test_any_run(run: Run, values: tuple[int, ...], data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, len(run.body.data)), max_size=6))
+    with short_ways(values):
+        same_as_long_way(cut(run.body.data, *places))
+
+
+# ---- what nobody sends ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(st.data(), settings_of_short_ways, st.sampled_from(("whole", "events", "cut")))
+def test_mutated_streams(data: st.DataObject, values: tuple[int, ...], how: str) -> None:
+    events = data.draw(some_cases().flatmap(lambda case: mutated(case.body.events)))
+    with short_ways(values):
+        same_as_long_way(_reads(data, events, how))
+
+
+@given(st.data(), settings_of_short_ways, st.sampled_from(("auto", "cumulative", "incremental")))
+def test_mutated_again_and_again(data: st.DataObject, values: tuple[int, ...], mode: str) -> None:
+    """Several payloads of one stream are odd: what was learned from one must not be believed of another."""
+    case = data.draw(some_cases("scored", "prompted", "plain", "rich", "passed-through"))
+    events = case.body.events
+    for _ in range(3):
+        events = data.draw(edited(events) | respelled(events))
+    with short_ways(values):
+        same_as_long_way(events, mode=mode, on_bad_json="skip")
+
+
+def _reads(data: st.DataObject, events: list[bytes], how: str) -> list[bytes]:
+    body = b"".join(events)
+    if how == "events":
+        return events
+    if how == "whole":
+        return [body]
+    return cut(body, *data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
