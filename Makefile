@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # One virtual environment: two pips in it at once would break it.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format types bench build check venv links clean
+.PHONY: help demo test test-all live lint format types bench build check venv links clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -30,6 +30,10 @@ test-all: ## all tests on every Python 3.10 to 3.14 that this machine has
 	  echo "== Python $$version ($$python)"; \
 	  $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$python" </dev/null || exit 1; \
 	done
+
+live: $(VENV)/.stamp-test links ## the transports against a real SGLang server (SSEFOLD_LIVE=DIR; tests/live/README.md)
+	@test -n "$$SSEFOLD_LIVE" || { echo "set SSEFOLD_LIVE: see tests/live/README.md" >&2; exit 2; }
+	$(BIN)/python -m pytest tests/live $(ARGS)
 
 lint: $(VENV)/.stamp-check ## ruff: rules and format
 	$(BIN)/ruff check

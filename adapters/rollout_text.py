@@ -13,7 +13,7 @@ class RolloutText:
 
     def __init__(self, text: str = "") -> None:
         self._parts = [text]
-        self.length = len(text)
+        self.length: int = len(text)
 
     def put(self, start: int, text: str) -> None:
         """Cut to ``start`` characters, then append ``text``."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from ssefold import FinishReason, GenerateDecoder, IncompleteStreamError, ProtocolError, StreamError, Update
+from ssefold.update import meta_of
+from ssefold.views import thaw
 
 from .call_body import body_of
 from .call_tokens import CallTokens, StreamMode
@@ -31,7 +33,7 @@ class SlimeStream:
     """
 
     def __init__(self, mode: StreamMode) -> None:
-        self.tokens = CallTokens(mode)
+        self.tokens: CallTokens = CallTokens(mode)
         self.last_meta: dict[str, Any] = {}
         self.finish_reason: FinishReason | None = None
         self._mode: StreamMode = mode
@@ -65,7 +67,9 @@ class SlimeStream:
     def _take(self, update: Update) -> SGLangStreamUpdate:
         if update.index:
             raise ProtocolError(f"index {update.index} came in the answer to a request for one output")
-        meta = cast("Any", update.meta_info).copy()
+        # A dict of its own, as slime's are; what is in it belongs to nobody else either, unless the chunk is plain.
+        plain = update.finish_reason is None and update.top_p is None and update.routed_experts is None
+        meta = dict(meta_of(update)) if plain else thaw(meta_of(update))
         check_length_given(meta)
         self.last_meta, self.finish_reason = meta, update.finish_reason
         tokens, log_probs = self.tokens.take(update)

@@ -17,8 +17,8 @@ from .slime_stream import SGLangStreamUpdate
 
 _log = logging.getLogger("ssefold.adapters.slime")
 
-_TOP_P_KEYS = ("top_p_token_ids", "top_p_kept_token_ids", "top_p_token_offsets", "top_p_kept_token_offsets")
-_INT32_KEYS = (*_TOP_P_KEYS, "routed_experts", "indexer_topk")
+_TOP_P_KEYS = frozenset({"top_p_token_ids", "top_p_kept_token_ids", "top_p_token_offsets", "top_p_kept_token_offsets"})
+_INT32_KEYS = _TOP_P_KEYS | {"routed_experts", "indexer_topk"}
 
 
 class SampleCall:
@@ -47,7 +47,8 @@ class SampleCall:
 
         :raises ValueError: the sample refuses it, or it can not be trained on.
         """
-        finish = FinishReason.parse(update.meta_info.get("finish_reason"))
+        reason = update.meta_info.get("finish_reason")
+        finish = FinishReason.parse(reason) if reason else None
         if finish is not None and finish.type == "stop" and finish.is_failure:
             raise ServerError(
                 f"the sampler drew an id outside the vocabulary (finish_reason.matched {finish.matched!r}): logits were"
@@ -65,7 +66,7 @@ class SampleCall:
             trainable=True,
             meta_info=_decodable(update.meta_info),
             text=None,
-            update_terminal_info=bool(update.meta_info.get("finish_reason")),
+            update_terminal_info=bool(reason),
         )
 
     def check_rows(self) -> None:
@@ -106,7 +107,7 @@ class SampleCall:
         sample = self._sample
         if not update.tokens:
             return
-        given = any(update.meta_info.get(key) is not None for key in _TOP_P_KEYS)
+        given = any(update.meta_info[key] is not None for key in _TOP_P_KEYS.intersection(update.meta_info))
         has_rows = sample.rollout_top_p_token_offsets is not None
         if given and not has_rows and sample.response_length:
             length = sample.response_length
@@ -136,5 +137,5 @@ def _check_log_probs(update: SGLangStreamUpdate) -> None:
 
 def _decodable(meta_info: dict[str, Any]) -> dict[str, Any]:
     """``meta_info`` as slime can decode it: an array without rows is ``""`` on the wire, which its decoder refuses."""
-    empty = [key for key in _INT32_KEYS if meta_info.get(key) == ""]
+    empty = [key for key in _INT32_KEYS.intersection(meta_info) if meta_info[key] == ""]
     return {**meta_info, **{key: [] for key in empty}} if empty else meta_info

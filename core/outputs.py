@@ -39,7 +39,7 @@ class Outputs:
         self._settled = False
         self.by_index: dict[int, Accumulator] = {}
         #: ``[DONE]`` was seen.
-        self.done = False
+        self.done: bool = False
 
     def fold(self, events: list[ServerSentEvent], updates: list[Update]) -> None:
         """Fold events and append what they add to ``updates``.

@@ -30,6 +30,11 @@ class EventBuffer:
 
     __slots__ = ("easy_size", "event_type", "fresh", "held", "max_size", "new_id", "pieces", "spilled")
 
+    easy_size: int
+    event_type: bytes
+    fresh: bool
+    held: int
+    max_size: int
     pieces: list[bytes | memoryview]
     spilled: BytesIO | None
     new_id: bytes | None

@@ -114,13 +114,13 @@ class Update(tuple[Any, ...]):
     @property
     def meta_info(self) -> Mapping[str, Any]:
         """This chunk's ``meta_info``: a read-only view, made when it is asked for."""
-        view: Mapping[str, Any] = freeze(_meta_of(self))
+        view: Mapping[str, Any] = freeze(meta_of(self))
         return view
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Update):
             return NotImplemented
-        return self[:10] == other[:10] and self[11:] == other[11:] and _meta_of(self) == _meta_of(other)
+        return self[:10] == other[:10] and self[11:] == other[11:] and meta_of(self) == meta_of(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -129,7 +129,7 @@ class Update(tuple[Any, ...]):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Update, (*self[:10], _meta_of(self), *self[11:])
+        return Update, (*self[:10], meta_of(self), *self[11:])
 
     def __repr__(self) -> str:
         shown = [f"index={self.index}", f"start={self.start}", f"token_ids={_short(self.token_ids)}"]
@@ -142,8 +142,11 @@ class Update(tuple[Any, ...]):
         return f"Update({', '.join(shown)})"
 
 
-def _meta_of(update: Update) -> dict[str, Any]:
-    """``meta_info``, which updates of a run (``runs.py``) carry as the payload it stands in."""
+def meta_of(update: Update) -> dict[str, Any]:
+    """The dict behind ``meta_info``, shared with whoever else asks: copy it before changing or keeping it.
+
+    Updates of a run (``runs.py``) carry the payload that it stands in instead.
+    """
     meta: Any = update[10]
     if type(meta) is bytes:
         meta = parse_payload(meta)["meta_info"]

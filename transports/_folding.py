@@ -31,7 +31,7 @@ class Folding:
     """The receiving end of one ``/generate`` call, over all its attempts."""
 
     def __init__(self, options: Options, request: PreparedRequest | None = None) -> None:
-        self.metrics = StreamMetrics()
+        self.metrics: StreamMetrics = StreamMetrics()
         self.waiting: deque[Update] = deque()
         self.failure: StreamError | None = None
         self.ended = False

@@ -29,11 +29,11 @@ class StreamResult:
     __slots__ = ("aborted", "done", "error", "started", "stream")
 
     def __init__(self, stream: GenerateStream) -> None:
-        self.stream = stream
-        self.started = False
-        self.done = False
+        self.stream: GenerateStream = stream
+        self.started: bool = False
+        self.done: bool = False
         self.error: StreamError | None = None
-        self.aborted = False
+        self.aborted: bool = False
 
     @property
     def outputs(self) -> Mapping[int, Accumulator]:

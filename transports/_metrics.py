@@ -28,14 +28,14 @@ class StreamMetrics:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.bytes = 0
-        self.events = 0
-        self.tokens = 0
+        self.bytes: int = 0
+        self.events: int = 0
+        self.tokens: int = 0
         self.ttft: float | None = None
         self.inter_token_times: array[float] = array("d")
-        self.parse_time = 0.0
-        self.attempts = 0
-        self.elapsed = 0.0
+        self.parse_time: float = 0.0
+        self.attempts: int = 0
+        self.elapsed: float = 0.0
         self._started: float | None = None
         self._last_tokens: dict[int, float] = {}
         self._ends: dict[int, int] = {}

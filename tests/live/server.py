@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -123,17 +124,21 @@ def started(folder: Path, mode: Mode) -> Iterator[LiveServer]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Of those that systems do not hand out by themselves: nobody must get it in the minute that the server needs."""
+    ports = random.sample(range(20_000, 30_000), 50)
+    for port in ports:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"none of these ports is free: {ports}")
 
 
 def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
-        with suppress(OSError), urllib.request.urlopen(url + "/health", timeout=10):
-            return
+        if f"Uvicorn running on {url}" in log.read_text(errors="replace"):
+            with suppress(OSError), urllib.request.urlopen(url + "/health", timeout=10):
+                return
         time.sleep(1)
     sys.stderr.write(log.read_text(errors="replace")[-4000:])
     raise AssertionError(f"the server did not start; its log is {log}")

@@ -216,7 +216,7 @@ class AnyioClient:
 def client_sockets() -> int:
     """Sockets of this process that are connected to a server; 0 where the system does not tell.
 
-    Servers of a test close their ends in threads of their own, when they come to it: those are left out, by their ports.
+    Servers of a test close their ends in threads of their own, when they come to it: they are left out, by their ports.
     """
     if not OPEN_FILES.exists():
         return 0

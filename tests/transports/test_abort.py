@@ -124,7 +124,7 @@ def test_a_broken_stream_frees_the_server_as_well(stack: Stack, serve: Serve) ->
 
     async def test(client: BoundClient) -> None:
         with pytest.raises(TransportError, match="idle_timeout"):
-            await client.collect(server.url + "/generate", LONG, on_cancel="direct", idle_timeout=0.1)
+            await client.collect(server.url + "/generate", LONG, on_cancel="direct", idle_timeout=0.5)
 
     stack.run(test)
     server.wait_until(lambda counters: counters.running == 0)

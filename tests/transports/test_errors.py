@@ -177,7 +177,7 @@ def test_a_broken_connection_takes_nothing_back_from_a_slow_reader(stack: Stack,
 
 def test_an_idle_server(stack: Stack, serve: Serve) -> None:
     server = serve(fault=Fault(stall_after=5))
-    error, updates, _ = failure_of(stack, server.url, idle_timeout=0.2)
+    error, updates, _ = failure_of(stack, server.url, idle_timeout=0.5)
     assert isinstance(error, TransportError)
     assert "idle_timeout" in str(error)
     assert not error.retryable

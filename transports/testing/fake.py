@@ -80,7 +80,7 @@ class FakeSGLang(LoopbackServer):
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(ssl_context)
-        self.profile = PROFILES[profile] if isinstance(profile, str) else profile
+        self.profile: Profile = PROFILES[profile] if isinstance(profile, str) else profile
         self.seen: list[Seen] = []
         self._model = GreedyModel() if model is None else model
         self._interval = interval

@@ -27,7 +27,7 @@ class FakeRouter(LoopbackServer):
 
     def __init__(self, workers: Sequence[FakeSGLang]) -> None:
         super().__init__()
-        self.forwarded = 0
+        self.forwarded: int = 0
         self._workers = list(workers)
         self._turn = cycle(self._workers)
 

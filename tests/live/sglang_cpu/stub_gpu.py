@@ -11,7 +11,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -46,7 +46,7 @@ class StandIn(types.ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.__path__: list[str] = []
+        self.__path__: MutableSequence[str] = []
         self.__package__ = name
         self.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
         self.__version__ = "0.0.0"

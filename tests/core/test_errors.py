@@ -1,0 +1,195 @@
+"""Every documented failure: its class, what its message says, what it carries, and that nothing is lost with it."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ssefold import (
+    Accumulator,
+    EventTooLargeError,
+    GenerateDecoder,
+    IncompleteStreamError,
+    PayloadError,
+    ProtocolError,
+    ReplayError,
+    ServerError,
+    Snapshot,
+    SnapshotError,
+    StreamError,
+)
+from tests.core.by_hand import fold, shown
+from tests.core.mutations import event
+
+ABORTED = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+STOP = {"type": "stop", "matched": 2}
+
+
+def chunk(*ids: int, count: int | None = None, text: str = "", finish: Any = None, **meta: Any) -> dict[str, Any]:
+    """An incremental chunk without logprobs; ``meta`` adds to meta_info."""
+    told = {"id": "r", "finish_reason": finish, "prompt_tokens": 3, "weight_version": "v", "num_retractions": 0}
+    told |= {"completion_tokens": len(ids) if count is None else count, "dp_rank": None, **meta}
+    return {"text": text, "output_ids": list(ids), "meta_info": told}
+
+
+def rowed(*ids: int, count: int | None = None, **meta: Any) -> dict[str, Any]:
+    """A chunk with a logprob row per id."""
+    total = len(ids) if count is None else count
+    rows = [[-0.5, token_id, None] for token_id in ids]
+    told = {"input_token_logprobs": [], "output_token_logprobs": rows, "output_token_logprobs_length": total, **meta}
+    return chunk(*ids, count=total, **told)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Chunks of which the last one is refused; ``words`` are in the message."""
+
+    error: type[StreamError]
+    words: tuple[str, ...]
+    chunks: tuple[Any, ...]
+    mode: Any = "auto"
+
+
+TWO = (chunk(5), chunk(6, count=2))
+REFUSED = {
+    # PayloadError: the field, what it must be, what was found
+    "no chunk": Refused(PayloadError, ("text, output_ids, meta_info", "foo", "/generate"), ({"foo": 1},)),
+    "meta_info": Refused(PayloadError, ("meta_info", "object", "list"), ({"text": "", "meta_info": []},)),
+    "text": Refused(PayloadError, ("text", "string", "int 7"), ({"text": 7},)),
+    "output_ids": Refused(PayloadError, ("output_ids", "list", "str"), ({"output_ids": "1"},)),
+    "an id": Refused(PayloadError, ("output_ids[1]", "token id", "-1"), (chunk(5, -1),)),
+    "an id too large": Refused(PayloadError, ("output_ids[0]", "token id"), (chunk(2**63),)),
+    "an id of text": Refused(PayloadError, ("output_ids[1]", "'6'"), ({"output_ids": [5, "6"]},)),
+    "a row": Refused(PayloadError, ("output_token_logprobs[0]", "[logprob, token id, text]"),
+                     (chunk(5, output_token_logprobs=[7]),)),
+    "a logprob": Refused(PayloadError, ("output_token_logprobs[0][0]", "'x'"),
+                         (chunk(5, output_token_logprobs=[["x", 5, None]]),)),
+    "an id in a row": Refused(PayloadError, ("output_token_logprobs[0][1]", "1.5"),
+                              (chunk(5, output_token_logprobs=[[-0.5, 1.5, None]]),)),
+    "a text in a row": Refused(PayloadError, ("output_token_logprobs[0][2]", "7"),
+                               (chunk(5, output_token_logprobs=[[-0.5, 5, 7]]),)),
+    "rows": Refused(PayloadError, ("meta_info.output_token_logprobs", "list"), (chunk(5, output_token_logprobs="x"),)),
+    "a counter": Refused(PayloadError, ("meta_info.completion_tokens", "whole number", "1.0"), (chunk(5, count=1.0),)),  # type: ignore[arg-type]
+    "a negative counter": Refused(PayloadError, ("meta_info.completion_tokens", "-1"), (chunk(5, count=-1),)),
+    "the rows' counter": Refused(PayloadError, ("output_token_logprobs_length", "True"),
+                                 (rowed(5, output_token_logprobs_length=True),)),
+    "finish_reason": Refused(PayloadError, ("meta_info.finish_reason", "int"), (chunk(5, finish=7),)),
+    "finish_reason's type": Refused(PayloadError, ("finish_reason", "type"), (chunk(5, finish={"type": None}),)),
+    "tops": Refused(PayloadError, ("meta_info.output_top_logprobs", "list"), (rowed(5, output_top_logprobs=7),)),
+    # ProtocolError: the field, the numbers, the remedy
+    "lost ids": Refused(ProtocolError, ("output_ids has 1 entries, 2 were known", "4 in all", "return_logprob"),
+                        (*TWO, chunk(8, count=4))),
+    "lost rows": Refused(ProtocolError, ("output_token_logprobs has 1 entries, 1 were known", "3 in all", "gateway"),
+                         (rowed(5), rowed(7, count=3))),
+    "changed ids": Refused(ProtocolError, ("output_ids[0] was 5 and is now 9", "retry"), (*TWO, chunk(9, 6, 7))),
+    "changed rows": Refused(ProtocolError, ("output_token_logprobs[0] was logprob -0.5, id 5", "id 9"),
+                            (rowed(5), rowed(5, 6), rowed(9, 6, 7))),
+    "rows and ids": Refused(ProtocolError, ("output_ids [9]", "output_token_logprobs [5]", "completion_tokens 1"),
+                            ({**rowed(5), "output_ids": [9]},)),
+    "counter fell": Refused(ProtocolError, ("completion_tokens fell from 2 to 1", "input_embeds"),
+                            (chunk(5), chunk(5, 6), chunk(5))),
+    "lane changed": Refused(ProtocolError, ("output_ids lane was incremental and is now cumulative", "flags"),
+                            (*TWO, chunk(5, 6, 7))),
+    "tokens missing at the end": Refused(ProtocolError, ("completion_tokens is 4", "2 tokens"),
+                                         (*TWO, {"meta_info": {"completion_tokens": 4, "finish_reason": STOP}})),
+    "rows missing at the end": Refused(ProtocolError, ("output_token_logprobs covers 1 of 2 tokens",),
+                                       (rowed(5), chunk(6, count=2, finish=STOP))),
+    "no counter": Refused(ProtocolError, ("output_ids repeats the 1 entries", "mode='cumulative'", "mode='incremental'"),
+                          ({"output_ids": [5]}, {"output_ids": [5]})),
+    "tops missing": Refused(ProtocolError, ("meta_info.output_top_logprobs", "1 entries"),
+                            (rowed(5, 6, output_top_logprobs=[None]),)),
+    "mode cumulative": Refused(ProtocolError, ("mode='cumulative'", "incremental", "--incremental-streaming-output",
+                                               "mode='auto'"), TWO, "cumulative"),
+    "mode incremental": Refused(ProtocolError, ("mode='incremental'", "output_ids is cumulative", "without"),
+                                (chunk(5), chunk(5, 6)), "incremental"),
+    # ReplayError: the array, the counts
+    "top-p alone": Refused(ReplayError, ("top_p_token_offsets is missing", "top_p_token_ids"),
+                           (chunk(5, finish=STOP, top_p_token_ids=""),)),
+    "top-p rows": Refused(ReplayError, ("top_p_token_offsets has 3 entries", "1 new tokens"),
+                          (chunk(5, finish=STOP, top_p_token_ids=[1, 2], top_p_token_offsets=[0, 1, 2]),)),
+    "top-p end": Refused(ReplayError, ("top_p_token_offsets ends at 1", "2"),
+                         (chunk(5, finish=STOP, top_p_token_ids=[1, 2], top_p_token_offsets=[0, 1]),)),
+    "experts": Refused(ReplayError, ("routed_experts", "3 bytes"), (chunk(5, finish=STOP, routed_experts="AAAA"),)),
+    "indexer": Refused(ReplayError, ("indexer_topk",), (chunk(5, finish=STOP, indexer_topk="no base64!"),)),
+    # ServerError: the server's own words
+    "error": Refused(ServerError, ("too long",), (*TWO, {"error": {"message": "too long", "code": 400}})),
+}  # fmt: skip
+every_refusal = pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+
+
+@every_refusal
+def test_an_accumulator_refuses_and_stays_as_it_was(case: Refused) -> None:
+    output = Accumulator(case.mode, index=3)
+    for good in case.chunks[:-1]:
+        output.add(good)
+    before = output.snapshot()
+    with pytest.raises(case.error) as caught:
+        output.add(case.chunks[-1])
+    _is_told(caught.value, case)
+    assert dict(caught.value.partial) == {3: before} or case.error is ServerError
+    assert shown(output) | {"error": None} == shown(before) | {"error": None, "native": shown(output)["native"]}
+    if case.error is not ServerError:
+        assert output.snapshot() == before
+        assert output.error is None
+
+
+@every_refusal
+def test_a_decoder_returns_what_it_folded_and_raises_then(case: Refused) -> None:
+    decoder = GenerateDecoder(mode=case.mode)
+    body = b"".join(event(_bytes(one)) for one in case.chunks)
+    good = len(case.chunks) - 1
+    if good:
+        assert len(decoder.feed(body)) == good
+        assert type(decoder.error) is case.error
+    errors: list[StreamError] = []
+    for _ in range(3):
+        with pytest.raises(case.error) as caught:
+            decoder.feed(body)
+        errors.append(caught.value)
+    with pytest.raises(case.error) as caught:
+        decoder.close()
+    errors.append(caught.value)
+    assert all(error is decoder.error for error in errors)
+    _is_told(errors[0], case)
+    assert {i: len(one.token_ids) for i, one in errors[0].partial.items()} == {
+        i: len(output.token_ids) for i, output in decoder.outputs.items()
+    }
+    assert len(decoder.outputs) == (1 if good else 0)
+
+
+@every_refusal
+def test_errors_cross_processes(case: Refused) -> None:
+    error = fold([event(_bytes(one)) for one in case.chunks], mode=case.mode).error
+    assert error is not None
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert dict(copy.partial) == dict(error.partial)
+    assert copy.__dict__.keys() == error.__dict__.keys()
+
+
+def _is_told(error: StreamError, case: Refused) -> None:
+    assert type(error) is case.error
+    for words in case.words:
+        assert words in str(error), f"{words!r} is not in {error}"
+    assert len(str(error)) < 900
+
+
+def _bytes(payload: Any) -> bytes:
+    import json
+
+    return json.dumps(payload).encode()
+
+
+def test_the_tree_of_errors() -> None:
+    values = (EventTooLargeError, PayloadError, ProtocolError, ReplayError, ServerError, SnapshotError)
+    assert all(issubclass(kind, StreamError) and issubclass(kind, ValueError) for kind in values)
+    assert issubclass(IncompleteStreamError, StreamError)
+    assert issubclass(IncompleteStreamError, RuntimeError)
+    assert dict(StreamError("x").partial) == {}
+    partial = {0: Accumulator().snapshot()}
+    assert StreamError("x", partial=partial).partial == partial
+    assert isinstance(next(iter(partial.values())), Snapshot)

@@ -1,0 +1,177 @@
+"""Bugs that the properties found, each as small as it gets."""
+
+from __future__ import annotations
+
+import pytest
+
+import ssefold
+from ssefold import Accumulator, IncompleteStreamError, PayloadError, ServerError, SSEParser
+from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, Finish, Schedule, Script, encode
+from tests.core.by_hand import cut, each_byte, fold
+from tests.core.corpus import plain
+from tests.core.mutations import event
+from tests.core.test_fast_path import EAGER, same_as_long_way, short_ways
+
+EVENTS = encode(
+    Script(
+        token_ids=tuple(range(1, 41)),
+        pieces=(b"a",) * 40,
+        logprobs=tuple(-0.5 - at for at in range(40)),
+        finish=Finish.length(40),
+    ),
+    INCREMENTAL,
+).events
+FAILED = event(b'{"error":{"message":"out of memory","code":500},"index":0}')
+
+
+def _with(at: int, old: bytes, new: bytes) -> list[bytes]:
+    assert old in EVENTS[at]
+    return [*EVENTS[:at], EVENTS[at].replace(old, new), *EVENTS[at + 1 :]]
+
+
+@pytest.mark.parametrize("how", ["events", "run"])
+def test_nothing_is_folded_behind_the_failure_of_an_output(how: str) -> None:
+    """Settled streams went their short way on after an error event with their index."""
+    body = encode(plain(14), INCREMENTAL, listed=True).events
+    reads = [*body[:6], FAILED, *body[6:]]
+    if how == "run":
+        reads = [b"".join(reads[:5]), b"".join(reads[5:])]
+    with short_ways(EAGER):
+        folded = fold(reads)
+    assert len(folded.updates) == 6
+    assert len(folded.outputs[0].token_ids) == 6
+    assert folded.outputs[0].finish_reason is None
+    assert isinstance(folded.error, ServerError)
+    assert folded.error.index == 0
+
+
+def test_nothing_is_folded_behind_an_error_that_was_added() -> None:
+    output = Accumulator()
+    payloads = encode(plain(14), INCREMENTAL).payloads
+    for payload in payloads[:6]:
+        output.add(payload)
+    with pytest.raises(ServerError):
+        output.add({"error": {"message": "out of memory"}})
+    assert not output.add(payloads[6]).token_ids
+    assert len(output.token_ids) == 6
+
+
+def test_a_carriage_return_in_a_run_ends_the_line() -> None:
+    """JSON takes it for white space beside a number; the norm of event streams does not."""
+    events = _with(20, b"[[-20.5,", b"[[-20.5\r,")
+    folded = fold([b"".join(events[:3]), b"".join(events[3:])])
+    assert isinstance(folded.error, PayloadError)
+    assert len(folded.outputs[0].token_ids) == 20
+    same_as_long_way([b"".join(events[:3]), b"".join(events[3:])])
+
+
+@pytest.mark.parametrize("index", [b"false", b"0.0", b'"0"', b"-1", b"[]", b"1e0"])
+def test_an_index_is_a_whole_number(index: bytes) -> None:
+    """``False == 0 == 0.0`` for a dict of outputs."""
+    events = encode(plain(14), INCREMENTAL, listed=True).events
+    events[8] = events[8].replace(b'"index":0}', b'"index":%s}' % index)
+    folded = fold(events)
+    assert isinstance(folded.error, PayloadError)
+    assert "index must be a whole number from 0" in str(folded.error)
+    assert len(folded.updates) == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"output_token_logprobs_length":8,', b'"output_token_logprobs_length":8.0,'),
+        (b'"completion_tokens":8,', b'"completion_tokens":8.0,'),
+        (b'"output_ids":[8]', b'"output_ids":[true]'),
+        (b'"output_ids":[8]', b'"output_ids":["8"]'),
+        (b"[[-7.5,8,null]]", b"[[-7.5,true,null]]"),
+        (b"[[-7.5,8,null]]", b'[["-7.5",8,null]]'),
+        (b"[[-7.5,8,null]]", b"[[true,8,null]]"),
+        (b"[[-7.5,8,null]]", b"[[-7.5,8,7]]"),
+        (b'"text":"a"', b'"text":7'),
+    ],
+)
+def test_settled_streams_are_checked_as_all_others(old: bytes, new: bytes) -> None:
+    events = _with(7, old, new)
+    folded = fold(events)
+    assert isinstance(folded.error, PayloadError)
+    assert len(folded.outputs[0].token_ids) == 7
+    same_as_long_way(events)
+
+
+def test_keys_that_come_and_go_between_runs() -> None:
+    """A pattern learned before them was still applied after them, and their last value was lost."""
+
+    def with_key(data: bytes, value: bytes) -> bytes:
+        return data.replace(b'"dp_rank"', b'"extra":' + value + b',"dp_rank"')
+
+    middle = [with_key(EVENTS[15], b"1"), with_key(EVENTS[16], b"2")]
+    reads = [b"".join(EVENTS[:3]), b"".join(EVENTS[3:15]), *middle, b"".join(EVENTS[17:])]
+    with short_ways(EAGER):
+        assert fold(reads).outputs[0].meta_info["extra"] == 2
+        same_as_long_way(reads)
+
+
+def test_snapshots_of_equal_content_are_equal_whichever_way_it_came() -> None:
+    body = b"".join(EVENTS[:30])
+    snapshots = [
+        fold(reads).outputs[0].snapshot()
+        for reads in (EVENTS[:30], [body], each_byte(body), cut(body, 2000, 2001), [bytearray(body)])
+    ]
+    alone = Accumulator()
+    for payload in encode(plain(3), CUMULATIVE).payloads:
+        alone.add(payload)
+    assert len({snapshot.to_bytes() for snapshot in snapshots}) == 1
+    assert snapshots[0] != alone.snapshot()
+
+
+@pytest.mark.parametrize("done_at", [1, 10, 40])
+def test_done_behind_a_failure_is_seen_in_any_read(done_at: int) -> None:
+    """The rest of the read was not looked at when its first events had failed."""
+    body = b"".join([*EVENTS[:2], event(b"nonsense"), *EVENTS[2 : 2 + done_at], event(b"[DONE]"), *EVENTS[20:30]])
+    for reads in ([body], each_byte(body), cut(body, 30), cut(body, len(body) - 4500)):
+        folded = fold(reads)
+        assert folded.decoder.done
+        assert isinstance(folded.error, PayloadError)
+        assert len(folded.updates) == 2
+
+
+def test_an_event_in_a_thousand_reads_keeps_each_byte() -> None:
+    """A read of an event in many pieces lost its last byte."""
+    value = bytes(range(48, 58)) * 210
+    parser = SSEParser()
+    events = [found for read in each_byte(b"data: " + value + b"\n\n") for found in parser.feed(read)]
+    assert [found.data_bytes for found in events] == [value]
+
+
+def test_ids_that_run_ahead_of_rows_and_counter() -> None:
+    """0.4.6 with --skip-tokenizer-init serialises the live list of a batch (b.1, wire facts)."""
+    script = Script(
+        token_ids=(1, 3, 4), pieces=(b"a",) * 3, logprobs=(-0.5,) * 3, finish=Finish.length(3), rid="r_0"
+    )
+    moments = "send take send write take write send take write"  # the second token comes between take and write
+    schedule = Schedule(((1, 1, 1),), tuple((what, 0) for what in moments.split()))  # type: ignore[misc]
+    body = encode(script, PROFILES["0.4.6-tokens_only"], schedule, listed=True)
+    ahead = [p for p in body.payloads if len(p["output_ids"]) > len(p["meta_info"]["output_token_logprobs"])]
+    folded = fold(body.events)
+    assert ahead
+    assert folded.error is None
+    assert all(list(output.token_ids) == [1, 3, 4] for output in folded.outputs.values())
+
+
+def test_deep_payloads_are_refused_at_once() -> None:
+    """One that was taken made every snapshot and native response fail later."""
+    events = list(EVENTS[:4])
+    events[2] = events[2].replace(b'"dp_rank":null', b'"dp_rank":' + b"[" * 400 + b"]" * 400)
+    folded = fold(events)
+    assert isinstance(folded.error, PayloadError)
+    assert "nested" in str(folded.error)
+    assert folded.outputs[0].snapshot().to_bytes()
+    assert folded.outputs[0].native_response()
+
+
+def test_close_tells_each_time() -> None:
+    decoder = ssefold.GenerateDecoder()
+    decoder.feed(b"".join(EVENTS[:4]))
+    for _ in range(2):
+        with pytest.raises(IncompleteStreamError, match="4 tokens"):
+            decoder.close()

@@ -1,0 +1,217 @@
+"""What ``suffix.py`` argues with, attacked by hand: bytes made so that a careless cutter would believe them.
+
+Each case is a stream that settles, and then a payload with a trap in it.  The short way may take it or leave it, but
+what comes out must be what the full parse gives, and that is written down where it can be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from ssefold import Accumulator
+from ssefold.suffix import SuffixCutter
+from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, encode
+from tests.core.by_hand import fold
+from tests.core.corpus import scored
+from tests.core.mutations import event, payload_of
+from tests.core.test_fast_path import EAGER, same_as_long_way, short_ways
+
+_TOKENS = 16
+_AT = 10
+STREAMS = {
+    "cumulative": encode(scored(_TOKENS), CUMULATIVE).events,
+    "incremental": encode(scored(_TOKENS), INCREMENTAL).events,
+    "old": encode(scored(_TOKENS), PROFILES["0.5.5"]).events,
+}
+
+
+def chunk(tokens: int, *, rows: bool = False, **meta: Any) -> bytes:
+    """A cumulative chunk by hand."""
+    told: dict[str, Any] = {"id": "r", "finish_reason": None, "prompt_tokens": 3, "weight_version": "v"}
+    told.update(meta)
+    if rows:
+        told["output_token_logprobs"] = [[-0.5, at, None] for at in range(tokens)]
+        told["output_token_logprobs_length"] = tokens
+    told |= {"completion_tokens": tokens, "dp_rank": None}
+    text = "".join(chr(97 + at % 26) for at in range(tokens))
+    payload = {"text": text, "output_ids": list(range(tokens)), "meta_info": told}
+    return event(json.dumps(payload, separators=(",", ":")).encode())
+
+
+def _replaced(old: bytes, new: bytes, count: int = 1) -> Callable[[bytes], bytes]:
+    def change(payload: bytes) -> bytes:
+        assert old in payload
+        return payload.replace(old, new, count)
+
+    return change
+
+
+def _at_the_last(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    def change(payload: bytes) -> bytes:
+        head, found, tail = payload.rpartition(old)
+        assert found
+        return head + new + tail
+
+    return change
+
+
+_COUNTER = re.compile(rb'("completion_tokens":)([0-9]+)')
+TRAPS: dict[str, Callable[[bytes], bytes]] = {
+    # keys twice, in front, behind, and inside other objects
+    "text again in front": _replaced(b'{"text":', b'{"text":"evil","text":'),
+    "text again behind": _at_the_last(b"}", b',"text":"evil"}'),
+    "ids again in front": _replaced(b'"output_ids":', b'"output_ids":[9,9],"output_ids":'),
+    "ids again behind": _at_the_last(b"}", b',"output_ids":[1,2]}'),
+    "meta_info again behind": _at_the_last(b"}", b',"meta_info":{"completion_tokens":3}}'),
+    "meta_info again in front": _replaced(b'"meta_info":', b'"meta_info":{"x":[1]},"meta_info":'),
+    "rows again": _replaced(b'"completion_tokens"', b'"output_token_logprobs":[],"completion_tokens"'),
+    "counter again": _replaced(b'"cached_tokens":4', b'"cached_tokens":4,"completion_tokens":3'),
+    "key by an escape": _replaced(b'"output_ids":', b'"output_id\\u0073":[9],"output_ids":'),
+    "key only by an escape": _replaced(b'"output_ids":', b'"output_id\\u0073":'),
+    "text key by an escape behind": _at_the_last(b"}", b',"te\\u0078t":"evil"}'),
+    "keys inside an object": _replaced(b'"meta_info":', b'"x":{"text":"t","output_ids":[1]},"meta_info":'),
+    "keys inside an object of meta_info": _replaced(
+        b'"completion_tokens"', b'"x":{"output_token_logprobs":[[0.0,1,null]],"y":1},"completion_tokens"'
+    ),
+    "rows inside an object only": _replaced(b'"output_token_logprobs":', b'"x":{"y":1},"output_token_logprobz":'),
+    # keys inside strings
+    "a key in a string": _replaced(b'"id":"r1"', b'"id":",\\"output_ids\\":[9],"'),
+    "a key as a string": _replaced(b'"id":"r1"', b'"id":"output_ids"'),
+    "a key as a string value in meta": _replaced(b'"weight_version":"default"', b'"weight_version":"text"'),
+    "a key with its colon in a string": _replaced(b'"id":"r1"', b'"id":"\\"text\\":"'),
+    "a backslash before the end": _replaced(b'","output_ids":', b'\\","output_ids":'),
+    "the text ends in a backslash": _replaced(b'","output_ids":', b'\\\\","output_ids":'),
+    "the text holds the next key": _replaced(b'","output_ids":', b'\\",\\"output_ids\\":[1],","output_ids":'),
+    # numbers and values
+    "an id grows by a digit": _replaced(b'],"meta_info"', b'1],"meta_info"'),
+    "an id is a float": _replaced(b"[101,", b"[101.0,"),
+    "an id is another": _replaced(b"[101,", b"[100,"),
+    "a row is another": _replaced(b",101,null]", b",100,null]"),
+    "a logprob is another": _replaced(b"[-0.11968021094799042,", b"[-0.11968021094799041,"),
+    "minus zero is zero": _replaced(b"[-0.0,", b"[0.0,"),
+    "a logprob is printed otherwise": _replaced(b"[-13.5,", b"[-1.35e1,"),
+    "a text of a row changes": _replaced(b",101,null]", b',101,"a"]'),
+    "a list closes too early": _replaced(b'],"meta_info"', b'],[1],"meta_info"'),
+    "a list is nested": _replaced(b'],"meta_info"', b',[1]],"meta_info"'),
+    "an object in a list": _replaced(b'],"meta_info"', b',{"a":1}],"meta_info"'),
+    "a comma too many": _replaced(b'],"meta_info"', b',],"meta_info"'),
+    "a comma and a space": _replaced(b'],"meta_info"', b', ],"meta_info"'),
+    "a raw line feed in white space": _replaced(b'"meta_info"', b'\t"meta_info"'),
+    "space behind a colon": _replaced(b'"output_ids":', b'"output_ids": '),
+    "space before a colon": _replaced(b'"output_ids":', b'"output_ids" :'),
+    "space in a list": _replaced(b"101,102", b"101, 102"),
+    "not UTF-8 in the text": _replaced(b'{"text":"', b'{"text":"\xff'),
+    "a raw control character": _replaced(b'","output_ids":', b'\x01","output_ids":'),
+    "a lone surrogate": _replaced(b'","output_ids":', b'\\ud800","output_ids":'),
+    "text null": lambda payload: b'{"text":null' + payload[payload.index(b',"output_ids"') :],
+    "text a number": lambda payload: b'{"text":7' + payload[payload.index(b',"output_ids"') :],
+    "no text": lambda payload: b"{" + payload[payload.index(b'"output_ids"') :],
+    "ids null": _replaced(b'"output_ids":[', b'"output_ids":null,"x":['),
+    "rows null": _replaced(b'"output_token_logprobs":[', b'"output_token_logprobs":null,"x":['),
+    "meta_info null": _replaced(b'"meta_info":{', b'"meta_info":null,"x":{'),
+    "an error beside the chunk": _at_the_last(b"}", b',"error":{"message":"evil"}}'),
+    "an index": _at_the_last(b"}", b',"index":0}'),
+    "another index": _at_the_last(b"}", b',"index":1}'),
+    "an index that is true": _at_the_last(b"}", b',"index":true}'),
+    "an index that is 0.0": _at_the_last(b"}", b',"index":0.0}'),
+    "an index that is false": _at_the_last(b"}", b',"index":false}'),
+    "a length that is a float": _replaced(b'"output_token_logprobs_length":', b'"output_token_logprobs_length":1.0,"z":'),
+    "a counter that is a float": lambda payload: _COUNTER.sub(rb"\1\2.0", payload),
+    "a counter that is a string": _replaced(b'"completion_tokens":11', b'"completion_tokens":"21"'),
+    "a byte order mark": lambda payload: b"\xef\xbb\xbf" + payload,
+    "two values": lambda payload: payload + b"{}",
+    "cut": lambda payload: payload[:-1],
+}
+
+
+def _sprung() -> dict[str, list[bytes]]:
+    """Each trap in each stream that has a place for it: three payloads in a row."""
+    found: dict[str, list[bytes]] = {}
+    for (stream, events), (name, change) in product(STREAMS.items(), TRAPS.items()):
+        with suppress(AssertionError, ValueError):
+            payloads = [event(change(payload_of(data))) for data in events[_AT : _AT + 3]]
+            found[f"{stream}: {name}"] = payloads
+    return found
+
+
+@pytest.mark.parametrize(("where", "sprung"), _sprung().items(), ids=_sprung())
+def test_traps(where: str, sprung: list[bytes]) -> None:
+    """The trap comes once, or twice with a good payload between."""
+    events = STREAMS[where.partition(":")[0]]
+    once = [*events[:_AT], sprung[0], *events[_AT + 1 :]]
+    twice = [*events[:_AT], sprung[0], events[_AT + 1], sprung[2], *events[_AT + 3 :]]
+    with short_ways(EAGER):
+        same_as_long_way(once)
+        same_as_long_way([b"".join(once)])
+        same_as_long_way(twice, on_bad_json="skip")
+
+
+def test_every_trap_is_set_somewhere() -> None:
+    assert {where.partition(": ")[2] for where in _sprung()} == set(TRAPS)
+
+
+# ---- named regressions ----------------------------------------------------------------------------------------------
+
+
+def test_small_payload_between_large_ones_keeps_the_text() -> None:
+    """The cutter had not seen the small one, and took the length of its text for that of the last large one."""
+    pad = {"pad": "p" * 1600}
+    events = [chunk(1, **pad), chunk(2, **pad), chunk(3, **pad), chunk(4), chunk(5, **pad), chunk(6, **pad)]
+    assert fold(events).outputs[0].text() == "abcdef"
+    same_as_long_way(events)
+
+
+@pytest.mark.parametrize("profile", ["http-gateway-pd", "http-gateway-pd-incremental"])
+def test_small_payload_between_large_ones_keeps_the_prompt_rows(profile: str) -> None:
+    """A prefill-decode gateway passes some events on without the prompt's rows."""
+    prompt = tuple((None if at == 0 else -0.25 * at, 900 + at) for at in range(90))
+    body = encode(replace(scored(8), input_logprobs=prompt), PROFILES[profile], passed_through=(4,))
+    told = [len(update.meta_info["input_token_logprobs"]) for update in fold(body.events).updates]
+    assert told == [90, 90, 90, 90, 0, 90, 90, 90]
+    same_as_long_way(body.events)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_what_repeats_and_is_cut_away_is_still_told(rows: bool) -> None:
+    """Prompt rows were cut out as a constant, and the update then said that there are none."""
+    prompt = [[-0.25 * at, 900 + at, None] for at in range(90)]
+    events = [chunk(tokens, rows=rows, input_token_logprobs=prompt) for tokens in range(1, 9)]
+    folded = fold(events)
+    assert all(update.meta_info["input_token_logprobs"] == prompt for update in folded.updates)
+    assert folded.outputs[0].meta_info["input_token_logprobs"] == prompt
+    same_as_long_way(events)
+
+
+def test_a_prompt_that_changes_is_told_as_it_is() -> None:
+    one, two = ([[-0.25 * at, first + at, None] for at in range(90)] for first in (900, 500))
+    events = [chunk(tokens, rows=True, input_token_logprobs=one if tokens < 5 else two) for tokens in range(1, 9)]
+    assert fold(events).outputs[0].meta_info["input_token_logprobs"] == two
+    same_as_long_way(events)
+
+
+def test_the_short_way_is_taken() -> None:
+    """Else all of this would compare the long way with itself."""
+    body = encode(scored(120), CUMULATIVE).events
+    cutter, output = SuffixCutter(), Accumulator()
+    cuts = 0
+    for data in body[:-2]:
+        payload = payload_of(data)
+        parsed = json.loads(payload)
+        left = cutter.cut(payload)
+        output.add(parsed)
+        if left is None:
+            cutter.learn(payload, parsed, output.state)
+        else:
+            cuts += 1
+            assert len(left["output_ids"]) == 1
+            assert left["output_ids"] == parsed["output_ids"][-1:]
+            assert left["meta_info"]["output_token_logprobs"] == parsed["meta_info"]["output_token_logprobs"][-1:]
+    assert cuts > 100
