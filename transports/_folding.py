@@ -34,7 +34,7 @@ class Folding:
         self.metrics: StreamMetrics = StreamMetrics()
         self.waiting: deque[Update] = deque()
         self.failure: StreamError | None = None
-        self.ended = False
+        self.ended: bool = False
         self._options = options
         self._request = request
         self._expected = request.expected if request is not None else None

@@ -125,7 +125,7 @@ TRAPS: dict[str, Callable[[bytes], bytes]] = {
     "an index that is false": _at_the_last(b"}", b',"index":false}'),
     "a length that is a float": _replaced(b'"output_token_logprobs_length":', b'"output_token_logprobs_length":1.0,"z":'),
     "a counter that is a float": lambda payload: _COUNTER.sub(rb"\1\2.0", payload),
-    "a counter that is a string": _replaced(b'"completion_tokens":11', b'"completion_tokens":"21"'),
+    "a counter that is a string": lambda payload: _COUNTER.sub(rb'\1"\2"', payload),
     "a byte order mark": lambda payload: b"\xef\xbb\xbf" + payload,
     "two values": lambda payload: payload + b"{}",
     "cut": lambda payload: payload[:-1],
