@@ -6,6 +6,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+MINUTES ?= 60
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # One virtual environment: two pips in it at once would break it.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all live lint format types bench build check venv links clean
+.PHONY: help fuzz demo test test-all live lint format types bench build check venv links clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -47,6 +48,9 @@ types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the pub
 	$(BIN)/mypy --strict
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
+
+fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES=60)
+	$(BIN)/python -m tests.fuzz.campaign $$(( $(MINUTES) * 60 ))
 
 bench: $(VENV)/.stamp-bench links ## speed and memory, ours and others', into docs/benchmarks.md (some minutes)
 	$(BIN)/python -m tests.benchmarks
@@ -88,7 +92,7 @@ $(VENV)/.stamp-test: $(INSTALLED_FROM) | $(VENV)/.stamp-venv
 	@touch $@ $(VENV)/.stamp-demo
 
 $(VENV)/.stamp-check: $(INSTALLED_FROM) $(VENV)/.stamp-test
-	$(PIP) install --group types --group lint
+	$(PIP) install --group types --group lint --group fuzz
 	@# pyright runs on node, and this extra brings one where there is none.
 	@command -v node >/dev/null || $(PIP) install 'pyright[nodejs]'
 	@touch $@

@@ -56,6 +56,9 @@ class Outputs:
                     update = None  # [DONE], or something to be refused in words
                 if update is not None:
                     updates.append(update)
+                    if self._cutters:
+                        # One that did not see this payload would take the state for that of the one before.
+                        self._cutters.pop(update.index, None)
                     continue
             try:
                 update = self._take(event, payload)
@@ -134,11 +137,10 @@ class Outputs:
             self._settled = True
             if len(update.token_ids) == 1 and event.event == "message":
                 self._runs.example = data
-        if large:
-            if output.is_over:
-                self._cutters.pop(index, None)  # it holds the last payload
-            else:
-                self._cutters.setdefault(index, SuffixCutter()).learn(data, payload, output.state)
+        if large and not output.is_over:
+            self._cutters.setdefault(index, SuffixCutter()).learn(data, payload, output.state)
+        else:
+            self._cutters.pop(index, None)  # it holds the last payload, and must not miss one
         return update
 
     def _fold_suffix(self, data: bytes) -> Update | None:

@@ -23,8 +23,8 @@ class StreamMetrics:
     """
 
     __slots__ = (
-        "_ends", "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times", "parse_time",
-        "tokens", "ttft",
+        "_ends", "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times",
+        "parse_time", "tokens", "ttft",
     )  # fmt: skip
 
     def __init__(self) -> None:

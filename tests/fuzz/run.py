@@ -1,8 +1,8 @@
 """Run a target under atheris: ``python -m tests.fuzz.run TARGET SECONDS [CORPUS_DIR]``.
 
 Coverage-guided where atheris is installed (CPython on Linux), which instruments the core as it is imported.  Prints
-executions and coverage as libFuzzer does; a finding is written to ``tests/data/regressions/TARGET-HASH``, where the test
-suite replays it from then on.
+executions and coverage as libFuzzer does; a finding is written to ``tests/data/regressions/TARGET-HASH``, where the
+test suite replays it from then on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris
+import atheris  # pyright: ignore[reportMissingImports]
 
 REGRESSIONS = Path(__file__).parents[1] / "data" / "regressions"
 

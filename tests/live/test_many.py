@@ -75,4 +75,7 @@ def test_half_done_and_the_rest_aborted(async_stack: Stack, live: LiveServer) ->
         sent = live.truth.end_of(result.stream.rid)
         assert list(output.token_ids) == sent.token_ids
         assert list(output.logprobs) == sent.logprobs
-        assert (output.finish_reason.type == "abort") == result.aborted
+        if output.finish_reason.type == "abort":
+            assert result.aborted
+        else:  # to its end, before it was told
+            assert len(output.token_ids) in (12, 600)
