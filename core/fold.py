@@ -225,8 +225,8 @@ def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep, text: TextS
             found = "text is incremental"
     elif tokens.ids_lane == CUMULATIVE:
         found = "output_ids is cumulative"
-    elif tokens.rows_lane == CUMULATIVE and chunk.ids is None and not state.ids_sent:
-        # Snapshots of rows under this flag (up to 0.5.10) came beside deltas of ids, never alone.
+    elif tokens.rows_lane == CUMULATIVE and chunk.ids is None and not state.ids_sent and _from_0_5_10(chunk):
+        # Since 0.5.1 there are ids, and under this flag they are deltas; 0.4.x has none and knows no mode.
         found = "meta_info.output_token_logprobs is cumulative (and there are no output_ids)"
     if found is not None:
         other = INCREMENTAL if state.mode == CUMULATIVE else CUMULATIVE

@@ -149,6 +149,15 @@ def test_text(mode: Any, texts: list[str | None], expected: tuple[str, int]) -> 
     assert (text, len(decoded)) == expected
 
 
+@pytest.mark.parametrize(("mode", "expected"), [("incremental", ("(11)", 1)), ("cumulative", ("a", 0))])
+def test_null_text_without_tokens(mode: Any, expected: tuple[str, int]) -> None:
+    accumulator = SGLangStreamAccumulator(output_mode=mode)
+    accumulator.add(chunk("a", pairs_of([11]), 1))
+    accumulator.add(chunk(None, [] if mode == "incremental" else pairs_of([11]), 1))
+    text, decoded = text_of(accumulator)
+    assert (text, len(decoded)) == expected
+
+
 def test_update_is_frozen_and_has_slimes_fields() -> None:
     update = SGLangStreamAccumulator(output_mode="incremental").add(chunk("a", pairs_of([11]), 1, key="value"))
     assert [field.name for field in dataclasses.fields(SGLangStreamUpdate)] == [

@@ -19,7 +19,7 @@ _LATE = 64
 """Events at the end of an answer that count as late."""
 _LONGEST_STALL = 1e-3
 _WARM_UP = 4
-_STEPS = 6
+_STEPS = 12
 _RATE = 30
 """Tokens per second of a stream, as large models give at high load."""
 
@@ -87,7 +87,7 @@ def _streams(scale: Scale) -> Section:
     for incremental in (False, True):
         for interval in scale.intervals:
             steps = _steps(tokens, interval, incremental=incremental)
-            seconds = median(_step_time(number, steps) for _ in range(scale.few_rounds)) / interval
+            seconds = _step_time(number, steps) / interval
             size = sum(map(len, steps[-1])) / interval
             rows.append(
                 [
@@ -121,10 +121,12 @@ def _step_time(number: int, steps: Sequence[Sequence[bytes]]) -> float:
     for reads in steps[:-_STEPS]:
         _feed_each(decoders, reads)
     gc.collect()
-    start = process_time()
+    times: list[float] = []
     for reads in steps[-_STEPS:]:
+        start = process_time()
         _feed_each(decoders, reads)
-    return (process_time() - start) / _STEPS
+        times.append(process_time() - start)
+    return median(times)
 
 
 def _feed_each(decoders: Sequence[GenerateDecoder], reads: Sequence[bytes]) -> None:

@@ -66,7 +66,7 @@ def sseclient_py(reads: Sequence[bytes]) -> list[str]:
 
 
 def aiohttp_sse_client2(reads: Sequence[bytes]) -> list[str]:
-    """Reads lines from aiohttp's stream, whose limit makes a ``ValueError`` of a line of more than 512 KiB."""
+    """Reads lines from aiohttp's stream, which refuses those of more than 512 KiB."""
     return asyncio.run(_from_aiohttp(reads))
 
 

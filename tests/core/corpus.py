@@ -60,6 +60,11 @@ def scored(tokens: int, *, first: int = 101, rid: str = "r1", finish: Finish | N
     return replace(script, logprobs=tuple(islice(cycle(values), tokens)))
 
 
+def finite(tokens: int) -> Script:
+    """Nothing but ordinary numbers: what runs of events are folded at once from."""
+    return replace(scored(tokens), logprobs=tuple(-0.125 - at / 7 for at in range(tokens)))
+
+
 def rich(tokens: int) -> Script:
     """Everything that a request can ask about its tokens."""
     script = scored(tokens)
@@ -102,6 +107,7 @@ def _bodies(profile: Profile) -> Iterator[tuple[str, tuple[Script, ...], Body]]:
 
     yield one("plain", plain(13), (1,) * 13)
     yield one("scored", scored(24), (1,) * 24)
+    yield one("finite", finite(28), (1,) * 28)
     yield one("prompted", _prompted(scored(24)), (1,) * 24)
     yield one("intervals", scored(40), interval_sends(40, 8))
     yield one("rich", _askable(rich(9), profile), (1, 1, 2, 0, 1, 3, 1))

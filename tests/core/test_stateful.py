@@ -29,7 +29,7 @@ from ssefold.transports.testing import Body
 from tests.core.by_hand import Sample, shown
 from tests.core.follow import agrees
 from tests.core.mutations import event, some_cases
-from tests.core.test_fast_path import DEFAULT, EAGER, short_ways
+from tests.core.test_fast_path import DEFAULT, EAGER, SETTLED, short_ways
 
 
 class Decoding(RuleBasedStateMachine):
@@ -48,7 +48,8 @@ class Decoding(RuleBasedStateMachine):
         self.closed = False
 
     @initialize(
-        case=some_cases("plain", "scored", "rich", "slow", "stop", "queued", "batch-1", "batch-2", "prompted", "unfinished"),
+        case=some_cases("plain", "scored", "rich", "slow", "stop", "queued", "batch-1", "batch-2", "prompted", "unfinished")
+        | some_cases("finite", profiles=SETTLED),
         eager=st.booleans(),
         patience=st.sampled_from((0, 500, 10**9)),
     )
@@ -90,7 +91,7 @@ class Decoding(RuleBasedStateMachine):
             self._feed(b":\n\n")
 
     @precondition(lambda self: self._can_read() and self.fed >= self.patience)
-    @rule(what=st.sampled_from((b"nonsense", b'{"error":{"message":"dead"}}', b'{"a":1}')))
+    @rule(what=st.sampled_from((b"nonsense", b'{"error":{"message":"dead"}}', b"[]")))
     def break_down(self, what: bytes) -> None:
         """The stream fails between two events."""
         if self._is_between():
