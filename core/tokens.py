@@ -94,6 +94,9 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
     glued: bool | None = place.glued > 0
     if chunk.ids is not None:
         found, ids_glued = _agree(state, chunk, ids, queue_abort=queue_abort)
+        if place.lane == INCREMENTAL and chunk.ids and len(chunk.ids) != len(ids) and not queue_abort:
+            # Who sends rows as deltas joins both lists or neither; rows that repeat known ones are none.
+            raise _disagree(chunk, parse_ids(chunk.ids, 0), ids)
         ids_lane = _lane("output_ids", ids_lane, None if queue_abort else found)
         glued = glued or ids_glued
     return TokenStep(ids, new, first, rows_lane, ids_lane, glued, bool(behind and len(new.ids)))

@@ -22,7 +22,7 @@ BASELINES = [name for name in FOLDS if name != OURS]
 def test_a_baseline_gives_what_the_library_gives(name: str, incremental: bool, interval: int, read: int | None) -> None:
     if name not in available():
         pytest.skip(f"the {name} needs a package that is not installed")
-    answer = make_answer(70)
+    answer = make_answer(40)
     baseline, decoder = available()[name](), GenerateDecoder()
     deltas: list[tuple[list[int], list[float | None], str | None]] = []
     updates: list[tuple[list[int], list[float | None], str | None]] = []
@@ -35,7 +35,7 @@ def test_a_baseline_gives_what_the_library_gives(name: str, incremental: bool, i
     if name != "tuned orjson" or incremental:  # it does not look for what is new in the text
         assert deltas == updates
     assert result_of(baseline) == result_of(decoder) == (list(answer.ids), list(answer.logprobs), answer.text)
-    assert baseline.finish_reason == {"type": "length", "length": 70}
+    assert baseline.finish_reason == {"type": "length", "length": 40}
 
 
 def test_a_wrong_fold_ends_the_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,6 +25,12 @@ from tests.benchmarks.bodies import (
 from tests.truth.recorded import Recorded, captures
 
 
+@cache
+def capture(name: str) -> Recorded:
+    [found] = [one for one in captures() if one.name == name]
+    return found
+
+
 def payload_of(event: bytes) -> dict[str, Any]:
     assert event.startswith(b"data: ")
     assert event.endswith(b"\n\n")
@@ -41,7 +48,7 @@ def payload_of(event: bytes) -> dict[str, Any]:
     ],
 )
 def test_keys_stand_in_the_recorded_order(name: str, incremental: bool, index: int | None) -> None:
-    [recorded] = [one for one in captures() if one.name == name]
+    recorded = capture(name)
     wanted = _keys(recorded.payloads, index)
     made = [payload_of(event) for event in events(make_answer(9), range(1, 10), incremental=incremental, index=index)]
     assert _keys(made, index) == wanted
@@ -55,16 +62,15 @@ def _keys(payloads: list[dict[str, Any]], index: int | None) -> dict[str, tuple[
 
 
 def test_routed_experts_stand_where_they_were_recorded() -> None:
-    [recorded] = [one for one in captures() if one.name == "inc_si8__routed_experts_start2"]
+    recorded = capture("inc_si8__routed_experts_start2")
     *_, last = events(make_answer(3), [1, 3], incremental=True, routed_experts="AAAA")
     keys = [key for key in payload_of(last)["meta_info"] if "logprob" not in key]
     assert keys == list(recorded.payloads[-1]["meta_info"])
 
 
 def test_counts_are_those_of_the_recorded_intervals() -> None:
-    recorded = {one.name: one for one in captures()}
     for name, interval in (("cum_si8__unicode", 8), ("cum_si1__logprob_top2", 1)):
-        counts = [payload["meta_info"]["completion_tokens"] for payload in recorded[name].payloads]
+        counts = [payload["meta_info"]["completion_tokens"] for payload in capture(name).payloads]
         assert counts_of(counts[-1], interval) == counts
 
 
@@ -79,7 +85,7 @@ def test_every_byte_is_as_orjson_writes_it(incremental: bool) -> None:
 
 
 def test_numbers_are_as_recorded() -> None:
-    recorded: Recorded = next(one for one in captures() if one.name == "inc_si1__long2000")
+    recorded = capture("inc_si1__long2000")
     shortest = json.dumps(
         [row for payload in recorded.payloads for row in payload["meta_info"]["output_token_logprobs"]]
     )

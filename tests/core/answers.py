@@ -20,9 +20,7 @@ def answer(script: Script, profile: Profile, sends: Sequence[int] | None = None)
     return parsed
 
 
-def agrees_with_answer(
-    response: Mapping[str, Any], whole: Mapping[str, Any], script: Script, profile: Profile
-) -> None:
+def agrees_with_answer(response: Mapping[str, Any], whole: Mapping[str, Any], script: Script, profile: Profile) -> None:
     """Assert that a stream's ``native_response`` is the non-streaming response."""
     queued = script.finish.how == "queued"
     if queued and profile.queue_abort == "bare":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from ssefold import (
@@ -153,7 +154,7 @@ def shown(output: Accumulator | Snapshot) -> dict[str, Any]:
     }
 
 
-def fold(reads: Iterable[bytes], **options: Any) -> Folded:
+def fold(reads: Iterable[bytes | bytearray | memoryview], **options: Any) -> Folded:
     """Decode a body to its end, also behind a failure, as a transport that drains the socket does."""
     decoder = GenerateDecoder(**options)
     updates: list[Update] = []
@@ -186,7 +187,7 @@ def exact(value: Any) -> str:
 def cut(data: bytes, *places: int) -> list[bytes]:
     """``data`` in reads that end at these places."""
     edges = [0, *sorted(places), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 def each_byte(data: bytes) -> list[bytes]:

@@ -26,7 +26,20 @@ from ssefold.transports.testing import (
     late,
 )
 
-_WORDS = (b"Hel", b"lo", b" ", b'"', b"\\", b"\n", b"\xf0\x9f", b"\x98\x80", "\u2028".encode(), b"\x00", "文".encode(), b"a")
+_WORDS = (
+    b"Hel",
+    b"lo",
+    b" ",
+    b'"',
+    b"\\",
+    b"\n",
+    b"\xf0\x9f",
+    b"\x98\x80",
+    "\u2028".encode(),
+    b"\x00",
+    "文".encode(),
+    b"a",
+)
 _PROMPT = (11, 12, 13, 14, 15, 16, 17)
 
 
@@ -100,7 +113,9 @@ def cases(profile: Profile) -> tuple[Case, ...]:
 
 
 def _bodies(profile: Profile) -> Iterator[tuple[str, tuple[Script, ...], Body]]:
-    def one(name: str, script: Script, sends: tuple[int, ...], *, slow: bool = False) -> tuple[str, tuple[Script], Body]:
+    def one(
+        name: str, script: Script, sends: tuple[int, ...], *, slow: bool = False
+    ) -> tuple[str, tuple[Script], Body]:
         aborts = (0,) if script.finish.how == "queued" else ()
         schedule = late([sends], aborts, after=len(sends) // 2) if slow else eager([sends], aborts)
         return name, (script,), encode(script, profile, schedule)

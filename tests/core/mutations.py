@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ssefold.transports.testing import PROFILES, Profile
 from tests.core.corpus import Case, cases
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 7, 2**31, 2**63, 2**64, 10**400, 0.0, -0.0, 0.5, 1.0, 1e308, "", "x", "1", [], {},
@@ -131,10 +133,12 @@ def _remove(draw: DrawFn, holder: Any, key: Any) -> None:
     del holder[key]
 
 
+_NAMES = ("x", "error", "index", "text", "output_ids", "meta_info", "completion_tokens")
+
+
 def _rename(draw: DrawFn, holder: Any, key: Any) -> None:
     if isinstance(holder, dict):
-        other = draw(st.sampled_from(("x", "error", "index", "text", "output_ids", "meta_info", "completion_tokens", key.upper())))
-        holder[other] = holder.pop(key)
+        holder[draw(st.sampled_from((*_NAMES, key.upper())))] = holder.pop(key)
     else:
         holder.append(holder[key])
 
@@ -222,7 +226,8 @@ def _doubled_range(draw: DrawFn, payload: bytes) -> bytes:
 
 
 _PARTS = (
-    b'"zz":1,', b'"text":"evil",', b'"output_ids":[9,9],', b'"output_ids":[],', b'"completion_tokens":1,', b'"index":0,',
+    b'"zz":1,', b'"text":"evil",', b'"output_ids":[9,9],', b'"output_ids":[],', b'"completion_tokens":1,',
+    b'"index":0,',
     b'"error":null,', b'"error":"x",', b'"meta_info":{},', b'"meta_info":null,', b'{"output_token_logprobs":[', b"[",
     b'"output_token_logprobs":[[-0.5,9,null]],', b'"a":{"text":"t","output_ids":[1]},', b'"te\\u0078t":"evil",', b"]",
     b'","output_ids":[1],"x":"', b'\\","output_ids":[1],"x":"', b"\\", b'"', b",", b"null", b"NaN", b"1e999", b"\xff",
@@ -232,7 +237,8 @@ _PARTS = (
 _NUMBERS = (
     (b"0.0", b"-0.0"), (b"-0.0", b"0.0"), (b"-0.0", b"-0"), (b"-0.5", b"-0.50"), (b"-1e-7", b"-1e-07"), (b"1", b"1.0"),
     (b"-13.5", b"-135e-1"), (b"101", b"1.01e2"), (b"102", b"0102"), (b"null", b"0.0"), (b"103", b"true"), (b"1", b"01"),
-    (b"-0.11968021094799042", b"-0.119680210947990421"), (b"-0.11968021094799042", b"-0.11968021094799043"), (b"7", b"8"),
+    (b"-0.11968021094799042", b"-0.119680210947990421"), (b"-0.11968021094799042", b"-0.11968021094799043"), (b"7",
+    b"8"),
 )  # fmt: skip
 _SPELLINGS: dict[str, Callable[[DrawFn, bytes], bytes]] = {
     "flip": _flip, "cut": _cut_out, "insert": _insert, "insert a member": _insert_behind_comma, "space": _space,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +69,8 @@ class Reference:
         if payload.get("error") is not None:
             self._fail(payload)
             return
-        index = payload.get("index")
-        if index is None:
-            index = 0
+        index = payload.get("index", 0)
+        index = 0 if index is None else index
         if type(index) is not int or index < 0:
             raise PayloadError(f"index must be a whole number from 0, found {type(index).__name__} {index!r:.80}")
         output = self.outputs.get(index) or Accumulator(self.mode, index=index)
@@ -81,19 +81,18 @@ class Reference:
 
     def _fail(self, payload: dict[str, Any]) -> None:
         index = payload.get("index")
-        known = type(index) is int and index >= 0
-        output = self.outputs.get(index) if known else None
-        if output is not None and (output.finish_reason is not None or output.error is not None):
-            return
-        if output is None:
-            output = Accumulator(self.mode, index=index if known else 0)
-        try:
-            output.add(payload)
-        except ServerError as error:
-            if not known:
+        if type(index) is not int or index < 0:
+            try:
+                Accumulator(self.mode).add(payload)
+            except ServerError as error:
                 error.index = None
                 raise
-            self.outputs[payload["index"]] = output
+        else:
+            output = self.outputs.get(index) or Accumulator(self.mode, index=index)
+            if output.finish_reason is None and output.error is None:
+                with suppress(ServerError):
+                    output.add(payload)
+            self.outputs[index] = output
 
     def _close(self) -> None:
         failed = [output.error for output in self.outputs.values() if output.error is not None]

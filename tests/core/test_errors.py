@@ -72,7 +72,8 @@ REFUSED = {
     "a text in a row": Refused(PayloadError, ("output_token_logprobs[0][2]", "7"),
                                (chunk(5, output_token_logprobs=[[-0.5, 5, 7]]),)),
     "rows": Refused(PayloadError, ("meta_info.output_token_logprobs", "list"), (chunk(5, output_token_logprobs="x"),)),
-    "a counter": Refused(PayloadError, ("meta_info.completion_tokens", "whole number", "1.0"), (chunk(5, count=1.0),)),  # type: ignore[arg-type]
+    "a counter": Refused(PayloadError, ("meta_info.completion_tokens", "whole number", "1.0"), (chunk(5,
+    count=1.0),)),  # type: ignore[arg-type]
     "a negative counter": Refused(PayloadError, ("meta_info.completion_tokens", "-1"), (chunk(5, count=-1),)),
     "the rows' counter": Refused(PayloadError, ("output_token_logprobs_length", "True"),
                                  (rowed(5, output_token_logprobs_length=True),)),
@@ -97,7 +98,7 @@ REFUSED = {
                                          (*TWO, {"meta_info": {"completion_tokens": 4, "finish_reason": STOP}})),
     "rows missing at the end": Refused(ProtocolError, ("output_token_logprobs covers 1 of 2 tokens",),
                                        (rowed(5), chunk(6, count=2, finish=STOP))),
-    "no counter": Refused(ProtocolError, ("output_ids repeats the 1 entries", "mode='cumulative'", "mode='incremental'"),
+    "no counter": Refused(ProtocolError, ("output_ids repeats the 1 entries", "='cumulative'", "='incremental'"),
                           ({"output_ids": [5]}, {"output_ids": [5]})),
     "tops missing": Refused(ProtocolError, ("meta_info.output_top_logprobs", "1 entries"),
                             (rowed(5, 6, output_top_logprobs=[None]),)),

@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ssefold import Accumulator, GenerateDecoder, PayloadError, ServerError, Snapshot, SnapshotError, StreamError
-from ssefold.transports.testing import PROFILES
+from ssefold.transports.testing import PROFILES, finite
 from tests.core.by_hand import Folded, cut, exact, fold, shown
 from tests.core.corpus import Case
 from tests.core.mutations import ODD_VALUES, edited, mutated, reordered, respelled, some_cases
 
 COUNTED = tuple(profile for profile in PROFILES.values() if not profile.family.startswith("grpc"))
+SAID_TWICE = tuple(profile for profile in COUNTED if profile.has_ids and profile.family == "sglang")
 _KEYS = st.sampled_from(
     ("text", "output_ids", "meta_info", "index", "error", "completion_tokens", "output_token_logprobs", "finish_reason",
      "output_token_logprobs_length", "output_top_logprobs", "routed_experts", "top_p_token_ids", "top_p_token_offsets",
@@ -160,6 +161,30 @@ def test_counters_catch_every_lost_or_doubled_event(data: st.DataObject) -> None
     _survives(folded)
 
 
+@given(st.data())
+def test_a_claim_that_contradicts_another_is_no_token(data: st.DataObject) -> None:
+    """One number of one payload is wrong: an id, an id of a row, a counter.  With rows, ids are said twice."""
+    case = data.draw(some_cases("scored", "finite", "intervals", "slow", "stop", profiles=SAID_TWICE))
+    events = list(case.body.events)
+    at = data.draw(st.integers(0, len(events) - 2))
+    payload = json.loads(events[at][6:])
+    meta = payload["meta_info"]
+    step = data.draw(st.sampled_from((-2, -1, 1, 2, 7)))
+    what = data.draw(st.sampled_from(("id", "row", "count", "length")))
+    if what == "id" and payload["output_ids"]:
+        payload["output_ids"][data.draw(st.integers(0, len(payload["output_ids"]) - 1))] += step
+    elif what == "row" and meta["output_token_logprobs"]:
+        data.draw(st.sampled_from(meta["output_token_logprobs"]))[1] += step
+    elif what == "count":
+        meta["completion_tokens"] += step
+    elif "output_token_logprobs_length" in meta:
+        meta["output_token_logprobs_length"] += step
+    events[at] = b"data: " + json.dumps(payload).encode() + b"\n\n"
+    folded = fold(events)
+    for index, output in folded.outputs.items():
+        _is_a_prefix(output, case, index)
+
+
 def _is_a_prefix(output: Accumulator, case: Case, index: int) -> None:
     script = case.scripts[index]
     if script.finish.how == "rejected":
@@ -167,8 +192,8 @@ def _is_a_prefix(output: Accumulator, case: Case, index: int) -> None:
         return
     known = tuple(output.token_ids)
     assert known == script.token_ids[: len(known)]
-    values = exact(list(output.logprobs))
-    assert not output.logprobs or values == exact(list(script.logprobs or ())[: len(output.logprobs)]).replace("nan", "None")
+    logprobs = [finite(value) for value in script.logprobs or ()]
+    assert exact(output.logprobs) == exact(logprobs[: len(output.logprobs)])
     if output.finish_reason is not None and script.finish.how != "queued" and not case.body.held[index].lost:
         # (A queue abort may name its last id only, and then what was lost before it stays unknown.)
         assert known == case.body.held[index].token_ids, "a whole answer is short"

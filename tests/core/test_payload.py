@@ -81,16 +81,22 @@ TAKEN: dict[bytes, Any] = {
     b'{"":""}': {"": ""},
 }
 REFUSED = (
-    b"", b" ", b"{", b"}", b"{]", b'{"a"}', b'{"a":}', b'{"a":1,}', b"{,}", b"{'a':1}", b"{a:1}", b'{"a":1}{}', b'{"a":1} x',
-    b'{"a":01}', b'{"a":+1}', b'{"a":.5}', b'{"a":1.}', b'{"a":1e}', b'{"a":0x1}', b'{"a":1_0}', b'{"a":--1}', b'{"a":-}',
+    b"", b" ", b"{", b"}", b"{]", b'{"a"}', b'{"a":}', b'{"a":1,}', b"{,}", b"{'a':1}", b"{a:1}", b'{"a":1}{}',
+    b'{"a":1} x',
+    b'{"a":01}', b'{"a":+1}', b'{"a":.5}', b'{"a":1.}', b'{"a":1e}', b'{"a":0x1}', b'{"a":1_0}', b'{"a":--1}',
+    b'{"a":-}',
     b'{"a":NaN}', b'{"a":nan}', b'{"a":Infinity}', b'{"a":-Infinity}', b'{"a":inf}', b'{"a":1e999}', b'{"a":-1e999}',
-    b'{"a":%s}' % (b"9" * 400), b'{"a":%s}' % (b"9" * 5000), b'{"a":True}', b'{"a":None}', b'{"a":tru}', b'{"a":undefined}',
+    b'{"a":%s}' % (b"9" * 400), b'{"a":%s}' % (b"9" * 5000), b'{"a":True}', b'{"a":None}', b'{"a":tru}',
+    b'{"a":undefined}',
     b'{"a":"\x01"}', b'{"a":"\n"}', b'{"a":"\t"}', b'{"a":"\\x41"}', b'{"a":"\\u12"}', b'{"a":"\\', b'{"a":"',
     b'{"a":"\\ud800"}', b'{"a":"\\udc00"}', b'{"a":"\\ud83d\\ud83d"}', b'{"\\ud800":1}', b'{"a":["\\udfff"]}',
     b'{"a":"\\ud83dx\\ude00"}', b'{"a":"\xff"}', b'{"a":"\xc3"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\xc0\x80"}',
-    b'{"a":"\xf4\x90\x80\x80"}', b'\xef\xbb\xbf{"a":1}', b'{"a":1}\xef\xbb\xbf', b'{"a":\xc2\xa01}', b"{}\x00", b"\x00{}",
-    '{"a":1}'.encode("utf-16"), '{"a":1}'.encode("utf-32"), b'{"a":[}', b'{"a":[1 2]}', b'{"a" 1}', b"{/**/}", b'{"a":1}//',
-    b'{"a":\x0b1}', b'{"a":\x0c1}', b"[DONE]", b"nonsense", b"[" * 100_000, b'{"a":' * 100_000, b"[" * 3000 + b"]" * 3000,
+    b'{"a":"\xf4\x90\x80\x80"}', b'\xef\xbb\xbf{"a":1}', b'{"a":1}\xef\xbb\xbf', b'{"a":\xc2\xa01}', b"{}\x00",
+    b"\x00{}",
+    '{"a":1}'.encode("utf-16"), '{"a":1}'.encode("utf-32"), b'{"a":[}', b'{"a":[1 2]}', b'{"a" 1}', b"{/**/}",
+    b'{"a":1}//',
+    b'{"a":\x0b1}', b'{"a":\x0c1}', b"[DONE]", b"nonsense", b"[" * 100_000, b'{"a":' * 100_000,
+    b"[" * 3000 + b"]" * 3000,
 )  # fmt: skip
 NO_OBJECT = (b"[]", b"1", b"null", b'"x"', b"true", b"-0.5", b"[[1]]")
 
@@ -114,7 +120,7 @@ def test_json_but_no_object(data: bytes, backend: str) -> None:
     assert not isinstance(caught.value, BadJSONError)
 
 
-@pytest.mark.parametrize("depth", [10, 150, 190, 199, 200, 201, 202, 210, 500, 900, 1000, 1023, 1024, 1025, 2000, 20_000])
+@pytest.mark.parametrize("depth", [10, 190, 199, 200, 201, 202, 210, 500, 1000, 1023, 1024, 1025, 2000, 20_000])
 @pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")], ids=["arrays", "objects"])
 def test_depth(depth: int, brackets: tuple[bytes, bytes]) -> None:
     opening, closing = brackets
@@ -129,7 +135,7 @@ def test_values(number: float, integer: int, text: str) -> None:
     for value in (number, integer, text, [number, {text: integer}]):
         data = json.dumps({"a": value}).encode()
         same(data)
-        if "\\u" not in data.decode() and not (isinstance(number, float) and not math.isfinite(number)):
+        if "\\u" not in data.decode() and math.isfinite(number):
             same(json.dumps({"a": value}, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
@@ -184,4 +190,3 @@ def test_what_is_skipped_is_only_what_is_no_json(backend: str) -> None:
     refused = fold([good[0], event(b"[]"), *good[1:]], on_bad_json="skip")
     assert isinstance(refused.error, PayloadError)
     assert refused.decoder.skipped == 0
-

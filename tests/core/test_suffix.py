@@ -123,7 +123,7 @@ TRAPS: dict[str, Callable[[bytes], bytes]] = {
     "an index that is true": _at_the_last(b"}", b',"index":true}'),
     "an index that is 0.0": _at_the_last(b"}", b',"index":0.0}'),
     "an index that is false": _at_the_last(b"}", b',"index":false}'),
-    "a length that is a float": _replaced(b'"output_token_logprobs_length":', b'"output_token_logprobs_length":1.0,"z":'),
+    "a length that is a float": _replaced(b'_length":', b'_length":1.0,"z":'),
     "a counter that is a float": lambda payload: _COUNTER.sub(rb"\1\2.0", payload),
     "a counter that is a string": lambda payload: _COUNTER.sub(rb'\1"\2"', payload),
     "a byte order mark": lambda payload: b"\xef\xbb\xbf" + payload,
@@ -163,8 +163,8 @@ def test_every_trap_is_set_somewhere() -> None:
 
 def test_small_payload_between_large_ones_keeps_the_text() -> None:
     """The cutter had not seen the small one, and took the length of its text for that of the last large one."""
-    pad = {"pad": "p" * 1600}
-    events = [chunk(1, **pad), chunk(2, **pad), chunk(3, **pad), chunk(4), chunk(5, **pad), chunk(6, **pad)]
+    pads = ["p" * 1600, "p" * 1600, "p" * 1600, "", "p" * 1600, "p" * 1600]
+    events = [chunk(tokens, pad=pad) for tokens, pad in enumerate(pads, 1)]
     assert fold(events).outputs[0].text() == "abcdef"
     same_as_long_way(events)
 
