@@ -41,6 +41,7 @@ _KEPT_OVER_NULL = frozenset(
         "top_p_kept_token_offsets",
     }
 )
+_MOST_BITS = 63
 _CHUNK_KEYS = frozenset({"text", "output_ids", "meta_info", "index", "error"})
 
 
@@ -51,7 +52,7 @@ class Accumulator:
         ``"incremental"`` state how the server was started (``--incremental-streaming-output``); a stream that no server
         version sends that way is then refused.
     :param index: the output's position in the request (SGLang's ``index``).
-    :raises ValueError: an unknown ``mode``.
+    :raises ValueError: an unknown ``mode``, or an ``index`` that is no whole number from 0.
     """
 
     __slots__ = ("_state",)
@@ -59,6 +60,8 @@ class Accumulator:
     def __init__(self, mode: Mode = "auto", *, index: int = 0) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be 'auto', 'cumulative' or 'incremental', not {mode!r}")
+        if type(index) is not int or index < 0:
+            raise ValueError(f"index must be a whole number from 0, not {index!r:.80}")
         self._state = OutputState(mode, index)
 
     def add(self, chunk: Mapping[str, Any]) -> Update:
@@ -188,7 +191,12 @@ class Accumulator:
 
     @classmethod
     def restore(cls, snapshot: Snapshot) -> Accumulator:
-        """An accumulator that goes on where ``snapshot`` was taken."""
+        """An accumulator that goes on where ``snapshot`` was taken.
+
+        :raises TypeError: it is no :class:`~ssefold.Snapshot` (bytes are read by ``Snapshot.from_bytes``).
+        """
+        if not isinstance(snapshot, Snapshot):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"restore() takes a Snapshot, not {type(snapshot).__name__}")
         restored = cls.__new__(cls)
         restored._state = snapshot.copy_state()
         return restored
@@ -218,11 +226,13 @@ def server_error(data: Mapping[str, Any]) -> ServerError | None:
     code: int | str | None = None
     kind: str | None = None
     if isinstance(reported, Mapping):
-        message = str(reported.get("message", reported))
+        message = _words(reported.get("message", reported))
         code = reported.get("code") if isinstance(reported.get("code"), (int, str)) else None
+        if isinstance(code, int) and code.bit_length() > _MOST_BITS:
+            code = None
         kind = reported.get("type") if isinstance(reported.get("type"), str) else None
     else:
-        message = str(reported)
+        message = _words(reported)
     noted = ", ".join(f"{name} {value}" for name, value in (("code", code), ("type", kind)) if value is not None)
     return ServerError(
         f"the server reported inside the stream: {message}{f' ({noted})' if noted else ''}",
@@ -230,6 +240,13 @@ def server_error(data: Mapping[str, Any]) -> ServerError | None:
         code=code,
         type=kind,
     )
+
+
+def _words(value: object) -> str:
+    try:
+        return str(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        return f"a {type(value).__name__} that can not be printed"
 
 
 def _nothing_new(state: OutputState) -> Update:

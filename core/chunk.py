@@ -28,6 +28,7 @@ class Skips(NamedTuple):
     constants: tuple[str, ...]
 
 
+_LARGEST = 2**63
 NOTHING_SKIPPED: Final = Skips(0, 0, {}, ())
 
 
@@ -91,7 +92,7 @@ def read_chunk(data: dict[str, Any], skips: Skips = NOTHING_SKIPPED) -> Chunk:
 def counter(meta: Mapping[str, Any], name: str) -> int | None:
     """A counter of ``meta_info``: a whole number from 0, or None when absent or null."""
     value = meta.get(name)
-    if value is None or (type(value) is int and value >= 0):
+    if value is None or (type(value) is int and 0 <= value < _LARGEST):
         return value
     raise _wrong(f"meta_info.{name}", "a whole number from 0 or null", value)
 

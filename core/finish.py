@@ -129,7 +129,7 @@ def _integer(fields: dict[str, Any], key: str) -> int | None:
     value = fields.get(key)
     if value is None:
         return None
-    if _is_integer(value):
+    if _is_integer(value) and int(value).bit_length() < 64:
         return int(value)  # `http.HTTPStatus` is an int that prints as text
     raise PayloadError(f"meta_info.finish_reason.{key} must be an integer or null, got {_kind(value)}")
 

@@ -239,6 +239,17 @@ class ReplayRows:
     def __iter__(self) -> Iterator[Any]:
         return iter((self.rows, self.start, self.shape))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReplayRows):
+            return NotImplemented
+        return self.start == other.start and self.shape == other.shape and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.shape, _hash(self.values)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_rows, (self.values.tobytes(), self.start, self.shape)
+
     def __repr__(self) -> str:
         return f"ReplayRows(rows={self.rows}, start={self.start}, shape={self.shape})"
 
@@ -282,3 +293,7 @@ def _hash(values: memoryview) -> int:
 
 def _rebuild_array(raw: bytes, field: str) -> ReplayArray:
     return ReplayArray(raw, field=field)
+
+
+def _rebuild_rows(raw: bytes, start: int, shape: tuple[int, int, int]) -> ReplayRows:
+    return ReplayRows(memoryview(raw).cast("i"), start, shape)

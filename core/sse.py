@@ -80,7 +80,7 @@ class SSEParser:
         arrive; with it they count against the bound until they end.  It must not call the parser.  If it raises, the
         exception leaves ``feed``, the events that this read had completed are lost, and the parser refuses to go on
         until ``reset``.
-    :raises ValueError: if ``max_event_size`` is not positive.
+    :raises ValueError: ``max_event_size`` is no positive whole number, or ``last_event_id`` no string.
     """
 
     __slots__ = (
@@ -108,8 +108,10 @@ class SSEParser:
         max_event_size: int = 256 * 2**20,
         on_comment: Callable[[str], None] | None = None,
     ) -> None:
-        if max_event_size <= 0:
-            raise ValueError(f"max_event_size must be a positive number of bytes, not {max_event_size}")
+        if type(max_event_size) is not int or max_event_size <= 0:
+            raise ValueError(f"max_event_size must be a positive whole number of bytes, not {max_event_size!r}")
+        if type(last_event_id) is not str:
+            raise ValueError(f"last_event_id must be a string, not {type(last_event_id).__name__}")
         self._last_event_id = last_event_id
         self._reconnection_time: int | None = None
         self._on_comment = on_comment

@@ -20,9 +20,14 @@ def encode_event(
     :param retry: the reconnection time in milliseconds.
     :raises ValueError: for what the format cannot carry: CR in ``data`` (it would come back as LF), a line end in
         ``event`` or ``id``, NUL in ``id``, an empty ``event``, a negative ``retry``, text that has no UTF-8 form.
-    :raises TypeError: if ``data`` is neither str nor bytes.
+    :raises TypeError: an argument has another type.
     """
     lines: list[bytes] = []
+    for field, value in (("event", event), ("id", id)):
+        if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{field} must be str or None, not {type(value).__name__}")
+    if retry is not None and type(retry) is not int:
+        raise TypeError(f"retry must be a whole number of milliseconds or None, not {type(retry).__name__}")
     if event is not None:
         if not event:
             raise ValueError('event is empty, which is read as "message": leave it out instead')

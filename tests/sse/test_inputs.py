@@ -78,7 +78,7 @@ def test_nothing_fed_gives_nothing() -> None:
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_bound_that_allows_nothing_is_refused(size: int) -> None:
-    with pytest.raises(ValueError, match=f"max_event_size must be a positive number of bytes, not {size}"):
+    with pytest.raises(ValueError, match=f"max_event_size must be a positive whole number of bytes, not {size}"):
         SSEParser(max_event_size=size)
 
 
