@@ -87,7 +87,7 @@ $(VENV)/.stamp-demo: $(INSTALLED_FROM) | $(VENV)/.stamp-venv
 	@touch $@
 
 $(VENV)/.stamp-test: $(INSTALLED_FROM) | $(VENV)/.stamp-venv
-	$(PIP) install -e '.[all]' --group test
+	$(PIP) install -e '.[all]' --group test --group scale
 	@# The demo's extras are among these.
 	@touch $@ $(VENV)/.stamp-demo
 

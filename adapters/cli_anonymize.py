@@ -27,7 +27,7 @@ from ssefold.replay import decode_int32
 from .cli_events import events_of
 from .cli_fold import Reading, fold_recording
 from .cli_mask import Masks, TextMask, masked_bytes, masked_numbers
-from .cli_read import SOURCE, BadRecordingError, Recording, read_recording
+from .cli_read import SOURCE, BadRecordingError, Recording, read_whole_recording
 from .cli_text import as_compact_json, as_json
 from .cli_times import Reads, read_sidecar, write_sidecar
 
@@ -62,7 +62,7 @@ def anonymize(file: str, output: str | None, json_: bool) -> None:
     """
     if json_ and output is None:
         raise click.UsageError("--json needs -o: standard output carries the result")
-    recording = read_recording(file)
+    recording = read_whole_recording(file)
     result, places = _anonymous(recording)
     before = fold_recording(recording)
     after = fold_recording(Recording(recording.name, result))

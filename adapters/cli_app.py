@@ -6,6 +6,10 @@ it needs is missing.  What a subcommand does is in its own module.
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -36,7 +40,7 @@ Shell completion:
 
 
 class App(click.Group):
-    """Tells failures of streams in one line, with status 1."""
+    """Tells failures of streams in one line, with status 1, and those of files with status 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
@@ -45,6 +49,24 @@ class App(click.Group):
         except StreamError as error:
             click.echo(f"ssefold: {one_line(str(error)) or type(error).__name__}", err=True)
             ctx.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read has had enough: click ends quietly
+            _tell(ctx, error)
+            ctx.exit(2)
+
+
+def _tell(ctx: click.Context, error: OSError) -> None:
+    reason = error.strerror or str(error) or type(error).__name__
+    what = f"{ctx.invoked_subcommand} failed" if error.filename is None else str(error.filename)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        what = "standard output can not be written"
+        # What is still buffered would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):
+        click.echo(f"ssefold: {one_line(what)}: {one_line(reason)}", err=True)
 
 
 @click.group(

@@ -25,6 +25,7 @@ from ssefold.payload import BadJSONError
 
 from .cli_check_output import OutputCheck
 from .cli_rules import RULES, Rule
+from .cli_text import plural
 
 _NOT_SGLANG = (
     ("a byte order mark", re.compile(rb"\A\xef\xbb\xbf")),
@@ -124,7 +125,7 @@ class Checker:
         if isinstance(error, IncompleteStreamError):
             for index, output in outputs.items():
                 if output.finish_reason is None and output.error is None:
-                    message = f"{len(output.token_ids)} tokens came, and no finish_reason"
+                    message = f"{plural(len(output.token_ids), 'token')} came, and no finish_reason"
                     self.add("SG203" if done else "SG201", offset, index, message)
             if not outputs:
                 self.add("SG001", offset, None, str(error))

@@ -12,7 +12,7 @@ from rich.text import Text
 from .cli_console import json_option, new_console, print_lines
 from .cli_fold import MODES, Mode, Reading, fold_recording
 from .cli_read import SOURCE, read_recording
-from .cli_report import error_dict, finding_line
+from .cli_report import error_dict, error_line, finding_line
 from .cli_rules import RULES, Rule
 from .cli_text import as_json, one_line, plural
 
@@ -39,11 +39,15 @@ def check(ctx: click.Context, files: tuple[str, ...], mode: str, json_: bool) ->
 
     The status is 1 if there is an error; warnings and notes leave it 0.
     """
-    readings = [fold_recording(read_recording(file), cast("Mode", mode)) for file in files]
+    recordings = [read_recording(file) for file in files]
+    readings = [fold_recording(recording, cast("Mode", mode)) for recording in recordings]
     if json_:
         click.echo(as_json([_plain(reading) for reading in readings]))
     else:
         print_lines(new_console(), (line for reading in readings for line in _lines(reading)))
+    for recording, reading in zip(recordings, readings, strict=True):
+        if recording.torn:
+            click.echo(error_line(reading), err=True)
     ctx.exit(1 if any(_has_error(reading) for reading in readings) else 0)
 
 
@@ -73,7 +77,8 @@ def _has_error(reading: Reading) -> bool:
 def _lines(reading: Reading) -> Iterator[Text]:
     name = Text(one_line(reading.name), style="bold")
     if not reading.findings:
-        yield name.append(": nothing remarkable", style="default not bold")
+        what = "nothing remarkable" if reading.error is None else one_line(str(reading.error))
+        yield name.append(f": {what}", style="default not bold")
         return
     counts = Counter(finding.rule.severity for finding in reading.findings)
     told = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind])

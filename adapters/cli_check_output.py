@@ -10,6 +10,8 @@ from typing import Any, TypeAlias, cast
 
 from ssefold import Accumulator, FinishReason, Update
 
+from .cli_text import plural
+
 Remark: TypeAlias = "tuple[str, str]"
 """A rule's code, and what was seen."""
 
@@ -47,11 +49,11 @@ class OutputCheck:
             yield "SG101", ", ".join(f"{name} {lane}" for name, lane in lanes.items())
         tokens, scored = len(output.token_ids), len(output.logprobs)
         if 0 < scored < tokens:
-            yield "SG302", f"{tokens - scored} of {tokens} tokens have no logprob"
+            yield "SG302", f"{tokens - scored} of {plural(tokens, 'token')} without a logprob"
         counted = output.meta_info.get("completion_tokens")
         finish = output.finish_reason
         if finish is not None and not _is_refused(finish) and type(counted) is int and counted != tokens:
-            yield "SG303", f"completion_tokens is {counted}, {tokens} tokens came"
+            yield "SG303", f"completion_tokens is {counted}, {plural(tokens, 'token')} came"
         if "\ufffd" in output.text():
             yield "SG304", f"{output.text().count(chr(0xFFFD))} replacement characters"
         yield from _routing(output)
@@ -70,7 +72,7 @@ class OutputCheck:
             return
         length = len(ids)
         if self._tokens == 0 and length > total == counted:
-            yield "SG102", f"{length} ids came for {total} tokens"
+            yield "SG102", f"{length} ids came for {plural(total, 'token')}"
         elif length == 1 and new == 0 and self._tokens > 1 and counted == self._tokens and not queue_abort:
             yield "SG106", f"id {ids[0]} came once more, {total} tokens are known"
         elif rows and not queue_abort and self._tokens and length < new:
@@ -107,15 +109,15 @@ def _finish(finish: FinishReason, meta: Mapping[str, Any], tokens: int) -> Itera
     said = finish.message or finish.type
     if finish.type != "abort":
         if finish.is_failure:
-            yield "SG211", f"matched {finish.matched!r} after {tokens} tokens"
+            yield "SG211", f"matched {finish.matched!r} after {plural(tokens, 'token')}"
     elif finish.retryable:
         yield "SG209", f"status {finish.status_code}: {said}"
     elif finish.is_failure:
         yield "SG208", f"status {finish.status_code}: {said}"
     elif meta.get("prompt_tokens"):
-        yield "SG206", f"{said}, after {tokens} tokens"
+        yield "SG206", f"{said}, after {plural(tokens, 'token')}"
     else:
-        yield "SG207", f"{said}, after {tokens} tokens"
+        yield "SG207", f"{said}, after {plural(tokens, 'token')}"
 
 
 def _is_refused(finish: FinishReason) -> bool:

@@ -48,7 +48,7 @@ def demo(ctx: click.Context, json_: bool) -> None:
     if json_:
         click.echo(as_json({"equal": equal, "rollouts": [_plain(at, *result) for at, result in enumerate(results)]}))
     else:
-        verdict = "Resumed rollouts are the uninterrupted ones, token by token and logprob by logprob."
+        verdict = "Resumed rollouts equal the uninterrupted ones, token by token and logprob by logprob."
         failure = "A RESUMED ROLLOUT DIFFERS FROM THE UNINTERRUPTED ONE: please report this."
         console.print()
         console.print(

@@ -64,7 +64,11 @@ class Reading:
 def fold_recording(recording: Recording, mode: Mode = "auto") -> Reading:
     """Fold a body; never raises for what is in it."""
     fold = _fold_native if recording.is_native else _fold_stream
-    return fold(recording, mode)
+    reading = fold(recording, mode)
+    if recording.torn and (reading.native or isinstance(reading.error, IncompleteStreamError | None)):
+        # The file's own end explains the body's.
+        reading.error, reading.error_at = IncompleteStreamError(recording.torn), reading.size
+    return reading
 
 
 def _fold_stream(recording: Recording, mode: Mode) -> Reading:

@@ -49,20 +49,25 @@ def record(
     """Send a request to URL and record the raw bytes of the response.
 
     Beside the output a sidecar (.reads.jsonl) keeps the boundaries and times of the reads.  Interrupting is safe: what
-    was written stays valid, and the server is asked to stop.
+    was written stays valid, and the server is asked to stop.  If nothing came, no file is left.
     """
+    _check_url(url)
     request = _payload(payload)
     if output is None and sys.stdout.isatty():
         raise click.UsageError("raw bytes are not for a terminal: give -o FILE, or pipe them on")
     fields = [_header(one) for one in headers]
+    to_stdout = output is None
     progress = Progress()
     with ExitStack() as stack:
         body: IO[bytes] = sys.stdout.buffer if output is None else stack.enter_context(Path(output).open("wb"))
         note = _nothing if output is None else stack.enter_context(_sidecar(output))
         stack.enter_context(show_progress(progress, quiet=json_))
         failure = _record(url, request, fields, body, note, progress)
+    if output is not None and failure is not None and progress.size == 0:
+        _remove_empty(Path(output), sidecar_of(output))
+        output = None
     if json_:
-        click.echo(as_json({**progress.as_dict(), "output": output, "error": failure}), err=output is None)
+        click.echo(as_json({**progress.as_dict(), "output": output, "error": failure}), err=to_stdout)
     if failure is not None:
         click.echo(f"ssefold: {one_line(failure)}", err=True)
         ctx.exit(1)
@@ -133,6 +138,22 @@ def _payload(source: str) -> dict[str, Any]:
     if not isinstance(request, dict):
         raise click.UsageError(f"--payload {source} must be a JSON object, found {type(request).__name__}")
     return {**request, "stream": True, "rid": request.get("rid") or uuid.uuid4().hex}
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise click.UsageError(f"URL {one_line(url)} is none: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise click.UsageError(f"URL {one_line(url)} must look like http://host:port/generate")
+
+
+def _remove_empty(body: Path, sidecar: Path) -> None:
+    # A device or a pipe is not ours to remove.
+    if body.is_file() and not body.is_symlink():
+        body.unlink()
+    sidecar.unlink(missing_ok=True)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -56,7 +56,8 @@ def replay(ctx: click.Context, file: str, mode: str, through: str | None, timing
         plain["through"] = {"transport": through, "numbers": numbers, "differences": differences}
     if json_:
         click.echo(as_json(plain))
-    else:
+    elif not reading.native or reading.outputs:
+        # JSON that is no response has nothing to show: its one message is the error.
         console = new_console()
         print_lines(console, report_lines(reading, text_limit=TERMINAL_TEXT if console.is_terminal else None))
         if through is not None:

@@ -11,7 +11,7 @@ from ssefold.transports.testing import PROFILES, FakeSGLang
 from .cli_console import json_option
 from .cli_demo_model import demo_model
 from .cli_playback import PlaybackServer
-from .cli_read import read_recording
+from .cli_read import read_whole_recording
 from .cli_text import as_json
 from .cli_times import read_sidecar
 
@@ -48,7 +48,7 @@ def serve_fake(
     if recording is None:
         server = FakeSGLang(demo_model, profile=profile, interval=interval, token_delay=token_delay)
     else:
-        body = read_recording(recording).data
+        body = read_whole_recording(recording).data
         reads = read_sidecar(recording, len(body))
         if timing and reads is None:
             raise click.UsageError("--timing needs a recording with times (ssefold record keeps them)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Literal, TypedDict
 
 from ssefold import GenerateDecoder
@@ -76,10 +77,12 @@ class Options:
         self.decoder()
         if self.on_cancel not in ("disconnect", "direct", "router"):
             raise ValueError(f"on_cancel must be 'disconnect', 'direct' or 'router', not {self.on_cancel!r}")
-        if self.idle_timeout is not None and not self.idle_timeout > 0:
+        if self.idle_timeout is not None and not _is_positive(self.idle_timeout):
             raise ValueError(f"idle_timeout must be positive seconds or None, not {self.idle_timeout!r}")
-        if not self.abort_timeout > 0:
+        if not _is_positive(self.abort_timeout):
             raise ValueError(f"abort_timeout must be positive seconds, not {self.abort_timeout!r}")
+        if not _is_whole(self.retries):
+            raise ValueError(f"retries must be a whole number, not {self.retries!r}")
         if self.retries < 0:
             raise ValueError(f"retries must not be negative, found {self.retries!r}")
         if self.rid is not None and not self.rid:
@@ -89,3 +92,11 @@ class Options:
     def decoder(self) -> GenerateDecoder:
         """A decoder for one body."""
         return GenerateDecoder(mode=self.mode, on_bad_json=self.on_bad_json, max_event_size=self.max_event_size)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
@@ -50,12 +50,13 @@ def prepare(
 ) -> PreparedRequest:
     """Read url and payload.
 
-    :raises PayloadError: the payload is not an object, or can not be written as JSON.
+    :raises PayloadError: the payload is not an object, can not be written as JSON, or its ``rid`` or ``input_ids`` is
+        of a wrong type.
     """
     if not isinstance(payload, Mapping):
         raise PayloadError(f"the payload must be a mapping (the JSON object to send), found {type(payload).__name__}")
     own_rid = rid if rid is not None else payload.get("rid") or uuid.uuid4().hex
-    kept_rid: str | tuple[str, ...] = own_rid if isinstance(own_rid, str) else tuple(own_rid)
+    kept_rid = _checked_rid(own_rid)
     sent = {**payload, "stream": True, "rid": own_rid}
     prompts = _prompts(payload)
     samples = _samples(payload.get("sampling_params"))
@@ -68,6 +69,18 @@ def prepare(
         expected=(prompts or 1) * samples if samples and prompts != 0 else None,
         samples=samples,
     )
+
+
+def _checked_rid(rid: object) -> str | tuple[str, ...]:
+    if isinstance(rid, str):
+        return rid
+    if isinstance(rid, list | tuple):
+        several = cast("Sequence[object]", rid)
+        # The scheduler matches by prefix: aborting "" would abort everybody.
+        kept = tuple(one for one in several if isinstance(one, str) and one)
+        if len(kept) == len(several):
+            return kept
+    raise PayloadError(f"rid must be a str, or a list of str that are not empty (one a prompt), found {rid!r:.200}")
 
 
 def _encode(payload: Mapping[str, Any]) -> bytes:
@@ -88,6 +101,10 @@ def _prompts(payload: Mapping[str, Any]) -> int | None:
         return 0
     ids = payload.get("input_ids")
     if ids is not None:
+        if not isinstance(ids, list | tuple):
+            raise PayloadError(
+                f"input_ids must be a list of token ids, or a list of such lists, found {type(ids).__name__}"
+            )
         return len(ids) if len(ids) and not _is_number(ids[0]) else None
     text: Any = payload.get("text")
     texts: list[Any] | None = text if isinstance(text, list) else None

@@ -30,7 +30,7 @@ def test_piped_it_is_lines_with_every_token_and_the_verdict() -> None:
     assert sum("logprobs" in line and f"{TOKENS} of {TOKENS} equal" in line for line in lines) == len(ROUNDS)
     assert "top-p rows" in ran.out
     assert "routed-experts rows" in ran.out
-    assert lines[-1] == "Resumed rollouts are the uninterrupted ones, token by token and logprob by logprob."
+    assert lines[-1] == "Resumed rollouts equal the uninterrupted ones, token by token and logprob by logprob."
     rows = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0].isdigit()]
     assert rows == [str(position) for position in range(TOKENS)] * len(ROUNDS)
     assert "\x1b" not in ran.out

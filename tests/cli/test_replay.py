@@ -96,7 +96,7 @@ def test_a_torn_gzip_file_is_one_line(run: Run, tmp_path: Path) -> None:
     torn.write_bytes(gzip.compress(DONE * 100)[:30])
     ran = run("replay", torn)
     assert ran.status == 1
-    assert ran.err.startswith(f"ssefold: {torn} is no whole gzip file")
+    assert ran.err.startswith(f"ssefold: {torn}: the gzip file is not whole")
     assert ran.err.count("\n") == 1
 
 
