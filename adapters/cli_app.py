@@ -1,14 +1,12 @@
 """The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
 
-Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly, or something
-it needs is missing.  What a subcommand does is in its own module.
+Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
+something it needs is missing, or what it writes can not be written.  What a subcommand does is in its own module.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +29,7 @@ _EPILOG = """\b
 Exit status:
   0  all is well
   1  the stream is bad, or what was compared differs
-  2  bad usage
+  2  bad usage, or a file can not be read or written
 
 \b
 Shell completion:
@@ -58,13 +56,8 @@ class App(click.Group):
 
 def _tell(ctx: click.Context, error: OSError) -> None:
     reason = error.strerror or str(error) or type(error).__name__
+    # Standard output has no name.
     what = f"{ctx.invoked_subcommand} failed" if error.filename is None else str(error.filename)
-    try:
-        sys.stdout.flush()
-    except OSError:
-        what = "standard output can not be written"
-        # What is still buffered would fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     with suppress(OSError):
         click.echo(f"ssefold: {one_line(what)}: {one_line(reason)}", err=True)
 

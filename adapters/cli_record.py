@@ -49,7 +49,8 @@ def record(
     """Send a request to URL and record the raw bytes of the response.
 
     Beside the output a sidecar (.reads.jsonl) keeps the boundaries and times of the reads.  Interrupting is safe: what
-    was written stays valid, and the server is asked to stop.  If nothing came, no file is left.
+    was written stays valid, and the server is asked to stop.  If the request
+    failed before anything came, no file is left.
     """
     _check_url(url)
     request = _payload(payload)
@@ -63,7 +64,7 @@ def record(
         note = _nothing if output is None else stack.enter_context(_sidecar(output))
         stack.enter_context(show_progress(progress, quiet=json_))
         failure = _record(url, request, fields, body, note, progress)
-    if output is not None and failure is not None and progress.size == 0:
+    if output is not None and failure is not None and progress.size == 0 and not failure.startswith(_INTERRUPTED):
         _remove_empty(Path(output), sidecar_of(output))
         output = None
     if json_:
@@ -100,7 +101,7 @@ def _record(
             note({"end": _INTERRUPTED})
             _stop(client, url, request["rid"], headers)
             return (
-                f"interrupted after {progress.size:,} bytes; what was recorded is valid, the server was asked to stop"
+                f"{_INTERRUPTED} after {progress.size:,} bytes; what was recorded is valid, the server was asked to stop"
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

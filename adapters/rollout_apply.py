@@ -13,7 +13,7 @@ from ssefold import ProtocolError, ReplayError, ReplayRows, Update
 from .rollout_call import spans_after
 from .rollout_errors import RolloutError
 from .rollout_replay import joined_routing
-from .rollout_request import wants_top_p
+from .rollout_request import filters_tokens, wants_top_p
 from .rollout_state import State
 
 
@@ -33,6 +33,7 @@ def apply_update(state: State, update: Update) -> None:
     text_start = _text_start(state, update)
     pending = _pending_after(state, update, end)
     _check_top_p(state, update, start)
+    _check_asked_for(state, update, start)
     routed = _routed_after(state, update, end)
     spans = spans_after(state.spans[base.spans :], update, base.tokens, end)
 
@@ -59,21 +60,32 @@ def apply_update(state: State, update: Update) -> None:
 
 
 def check_leftovers(state: State) -> None:
-    """Refuse to build on a cut call whose tokens lack what a trainer needs of each token.
+    """Refuse to build on a call whose tokens lack what a trainer needs of each token.
+
+    An abort may come without replay arrays (from the queue it does), and a call behind it can not make up for them.
 
     :raises RolloutError: the tokens can only be dropped.
     """
-    if state.finish is not None or not state.given:
+    if not state.given:
         return
     given = state.given
     if state.pending and (state.scores_due or state.pending < given or state.scored):
         raise RolloutError(
             f"{state.pending} of the cut call's {given} tokens came without logprobs: rollback() drops all of them"
         )
-    if wants_top_p(state.params) and state.top_p.gap(state.mask, len(state.mask)) is not None:
+    if not wants_top_p(state.params) or state.top_p.gap(state.mask, len(state.mask)) is None:
+        return
+    if state.finish is None:
         raise RolloutError(
             f"the call was cut before the top-p rows of its {given} tokens came (they come with the terminal chunk):"
             " rollback() drops the tokens; to keep them, have the server abort instead of closing the connection"
+        )
+    # Where nothing filters, a server that ran to the end has no rows to send, rightly.
+    if state.finish.type == "abort" or filters_tokens(state.params):
+        raise RolloutError(
+            f"the call ended ({state.finish.type}) without top-p rows for its {given} tokens, which"
+            " sampling_params.custom_params.return_top_p_token_ids asked for: rollback() drops the tokens; look for a"
+            " server that is not slime's image, or a gateway that drops custom_params or meta_info.top_p_token_ids"
         )
 
 
@@ -134,6 +146,28 @@ def _check_top_p(state: State, update: Update, start: int) -> None:
             f"top-p rows came for some sampled tokens and not for response token {gap}: its call was cut before they"
             " came, or did not ask for them (sampling_params.custom_params.return_top_p_token_ids). Have the server"
             " abort instead of disconnecting, or rollback() a cut call before going on"
+        )
+
+
+def _check_asked_for(state: State, update: Update, start: int) -> None:
+    """A call that ran to its end must have brought the replay arrays that ``next_payload`` asked for."""
+    reason = update.finish_reason
+    given = start - state.base.tokens + len(update.token_ids)
+    # An abort may be gone on with or dropped (`check_leftovers`); a request of the caller's own may not have asked.
+    if reason is None or reason.type == "abort" or not given or not state.scores_due:
+        return
+    if state.shape is not None and update.routed_experts is None:
+        raise ReplayError(
+            f"meta_info.routed_experts is missing: the call ended ({reason.type}) with {given} tokens, and num_layers"
+            f" and top_k {state.shape} ask for their routing. Start the server with --enable-return-routed-experts, or"
+            " look for a gateway that drops return_routed_experts; rollback() drops the tokens"
+        )
+    rows = wants_top_p(state.params) and filters_tokens(state.params)
+    if rows and update.top_p is None and (update.token_ids or state.top_p.gap(state.mask, start) is not None):
+        raise ReplayError(
+            f"meta_info.top_p_token_ids is missing: the call ended ({reason.type}) with {given} tokens, and"
+            " sampling_params.custom_params.return_top_p_token_ids asks for their top-p rows. Only slime's SGLang image"
+            " sends them: look at the image, or for a gateway that drops custom_params; rollback() drops the tokens"
         )
 
 

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ssefold import PayloadError
 from ssefold.views import thaw
 
 from .rollout_errors import RolloutError
@@ -23,11 +24,15 @@ _GRAMMARS = ("json_schema", "regex", "ebnf", "structural_tag")
 def own_params(sampling_params: Mapping[str, Any] | None) -> dict[str, Any]:
     """A deep copy of the caller's parameters, checked where a sample depends on them.
 
-    :raises RolloutError: ``n`` other than 1, or a limit in tokens that is no whole number from 0.
+    :raises RolloutError: ``n`` other than 1, a limit in tokens that is no whole number from 0, or no JSON: nested too
+        deeply, or a key is no string.
     """
     if not isinstance(sampling_params, (Mapping, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RolloutError(f"sampling_params must be a mapping or None, found {type(sampling_params).__name__}")
-    params: dict[str, Any] = thaw({} if sampling_params is None else sampling_params)
+    try:
+        params: dict[str, Any] = thaw({} if sampling_params is None else sampling_params)
+    except PayloadError as error:
+        raise RolloutError(f"sampling_params can not be sent as JSON: {error}") from error
     if params.get("n") not in (None, 1):
         raise RolloutError(f"sampling_params.n is {params['n']!r}: a sample is one output; make one sample for each")
     for name in ("max_new_tokens", "min_new_tokens"):
@@ -47,6 +52,16 @@ def wants_top_p(params: Mapping[str, Any]) -> bool:
     """Were top-p rows asked for (``custom_params.return_top_p_token_ids``, slime's image)?"""
     custom = params.get("custom_params")
     return isinstance(custom, Mapping) and bool(custom.get("return_top_p_token_ids"))
+
+
+def filters_tokens(params: Mapping[str, Any]) -> bool:
+    """Does sampling keep some tokens only?  Without a filter (and not greedy) the server has no top-p rows to send."""
+
+    def number(name: str, default: float) -> float:
+        value = params.get(name)
+        return value if isinstance(value, (int, float)) else default
+
+    return number("top_p", 1) < 1 or number("top_k", -1) >= 1 or number("min_p", 0) > 0 or number("temperature", 1) == 0
 
 
 def grammar_of(params: Mapping[str, Any]) -> str | None:

@@ -32,8 +32,9 @@ async def run(
 
     A call that fails because of its server (no connection, a broken or silent one, status 429 or 5xx, an error event
     that is not the request's fault, an abort with status 503, a body that ends early) is followed by one to the next
-    endpoint, which goes on from the tokens that came.  Tokens that can not be built on (cut before their top-p rows
-    came, or in the middle of a grammar) are sampled again.  ``sample.calls`` says which tokens came from where.
+    endpoint, which goes on from the tokens that came.  Tokens that can not be built on (without the top-p rows
+    that were asked for, or in the middle of a grammar) are sampled again.  ``sample.calls`` says which tokens came from
+    where.
 
     :param endpoints: URLs of servers, taken in turn, as ``http://host:port`` or with the path; read anew for each call,
         so that a list may be kept up to date meanwhile.
@@ -42,10 +43,10 @@ async def run(
     :returns: the sample that was given.
     :raises FailoverError: the last attempt failed as well; with one attempt, the failure itself.
     :raises StreamError: what no other server would make right; the sample keeps what came before.
-    :raises RolloutError: no endpoints, or less than one attempt.
+    :raises RolloutError: no endpoints, or attempts is no whole number from 1.
     """
-    if attempts < 1:
-        raise RolloutError(f"attempts must be at least 1, found {attempts}")
+    if type(attempts) is not int or attempts < 1:
+        raise RolloutError(f"attempts must be a whole number from 1, found {attempts!r:.80}")
     failures: list[tuple[str, StreamError]] = []
     while not sample.done:
         if not endpoints:

@@ -26,6 +26,10 @@ from .rollout_state import State
 Status = Literal["pending", "partial", "aborted", "completed", "truncated", "failed"]
 
 
+#: Routing numbers of one token: far more than any model has, and few enough to multiply by tokens.
+_MAX_ROW = 2**24
+
+
 class RolloutArrays(NamedTuple):
     """A sample's arrays, frozen and read-only: ``numpy.asarray(arrays.token_ids)`` copies nothing.
 
@@ -87,9 +91,7 @@ class RolloutSample:
     ) -> None:
         if (num_layers is None) != (top_k is None):
             raise RolloutError("num_layers and top_k only come together: both are needed to place routed experts")
-        shape = None if num_layers is None or top_k is None else (num_layers, top_k)
-        if shape is not None and min(shape) < 1:
-            raise RolloutError(f"num_layers and top_k must be at least 1, found {num_layers} and {top_k}")
+        shape = None if num_layers is None or top_k is None else _shape(num_layers, top_k)
         self._state = State(_ids("prompt_ids", prompt_ids), own_params(sampling_params), shape)
 
     # ---- what is there
@@ -182,8 +184,17 @@ class RolloutSample:
         :meth:`next_payload` does this; call it yourself only with a request that you made yourself.
 
         :param routed_from: the request's ``routed_experts_start_len``.
-        :raises RolloutError: the call before left tokens that could never be trained on (see :meth:`rollback`).
+        :raises RolloutError: an argument is of the wrong type, or the call before left tokens that could never be
+            trained on (see :meth:`rollback`).
         """
+        for name, value in (("rid", rid), ("source", source)):
+            if not isinstance(value, (str, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise RolloutError(f"{name} must be a string or None, found {type(value).__name__}")
+        if type(routed_from) is not int or routed_from < 0:
+            raise RolloutError(
+                f"routed_from must be the request's routed_experts_start_len, a whole number from 0, found"
+                f" {routed_from!r:.80}"
+            )
         check_leftovers(self._state)
         self._state.open_call(rid, source, routed_from, scores_due=False)
 
@@ -193,7 +204,8 @@ class RolloutSample:
         Everything in it is the caller's own; ``rid`` is new each time.
 
         :param source: name of the server that is asked, kept in :attr:`calls`.
-        :raises RolloutError: the sample is done, or what a cut call left can not be gone on with.
+        :raises RolloutError: the sample is done, or what the last call left can not be gone on with (see
+            :meth:`rollback`).
         """
         state = self._state
         used = len(state.token_ids)
@@ -219,8 +231,12 @@ class RolloutSample:
 
         :raises ssefold.ProtocolError: the update does not go on where this call stands, is another output's, or its
             lengths or logprobs do not fit.
-        :raises ssefold.ReplayError: a replay array does not fit the tokens.
+        :raises ssefold.ReplayError: a replay array does not fit the tokens, or one that :meth:`next_payload` asked for
+            is missing where the call ends by itself.
+        :raises RolloutError: it is no update.
         """
+        if not isinstance(update, Update):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RolloutError(f"apply() takes an ssefold.Update, found {type(update).__name__}")
         apply_update(self._state, update)
 
     def extend(self, token_ids: Sequence[int], text: str = "") -> None:
@@ -228,11 +244,13 @@ class RolloutSample:
 
         The model's turn is over with this; :meth:`next_payload` begins the next one.
 
-        :raises RolloutError: the server refused the sample, a token id is none, or the turn's tokens could never be
-            trained on (see :meth:`rollback`).
+        :raises RolloutError: the server refused the sample, a token id is none, the text is none, or the turn's tokens
+            could never be trained on (see :meth:`rollback`).  Nothing is changed then.
         """
         state = self._state
         ids = _ids("token_ids", token_ids)
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RolloutError(f"text must be a string, found {type(text).__name__}")
         if self.status == "failed":
             raise RolloutError(f"the sample has failed ({state.finish!r}): there is nothing to go on with")
         check_leftovers(state)
@@ -247,7 +265,8 @@ class RolloutSample:
         """Forget everything that the last call gave, as if it had not been made.
 
         For tokens that can not be trained on: of a call that was cut before its top-p rows came (they come with the
-        terminal chunk; have the server abort instead of closing the connection), or without logprobs.
+        terminal chunk; have the server abort instead of closing the connection), that ended without them, or without
+        logprobs.
         """
         state, base = self._state, self._state.base
         for values in (state.token_ids, state.logprobs, state.mask):
@@ -306,6 +325,15 @@ class RolloutSample:
     def _scores(self) -> array[float]:
         state = self._state
         return state.logprobs if state.scored or state.given > state.pending else array("d")
+
+
+def _shape(num_layers: int, top_k: int) -> tuple[int, int]:
+    for name, value in (("num_layers", num_layers), ("top_k", top_k)):
+        if type(value) is not int or value < 1:
+            raise RolloutError(f"{name} must be a whole number, at least 1, found {value!r:.80}")
+    if num_layers * top_k > _MAX_ROW:
+        raise RolloutError(f"num_layers * top_k must be at most {_MAX_ROW}, found {num_layers!r:.40} * {top_k!r:.40}")
+    return num_layers, top_k
 
 
 def _ids(name: str, values: Sequence[int]) -> array[int]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
-from ssefold import Accumulator, ProtocolError
+from ssefold import Accumulator, PayloadError, ProtocolError
 
 from .call_tokens import CallTokens, StreamMode
 
 _LENGTH = "output_token_logprobs_length"
 _ROWS = "output_token_logprobs"
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class SGLangStreamAccumulator:
     :param output_length: number of tokens of this call that were accumulated before.
     :param tokens: their ids.
     :param log_probs: their logprobs.
-    :raises ValueError: an unknown ``output_mode``, or a negative ``output_length``.
+    :raises ValueError: an unknown ``output_mode``, an ``output_length`` that is no whole number from 0, or ``tokens``
+        or ``log_probs`` that can not be iterated or are more than ``output_length``.
     """
 
     def __init__(
@@ -56,8 +58,12 @@ class SGLangStreamAccumulator:
     ) -> None:
         if output_mode not in get_args(StreamMode):
             raise ValueError(f"output_mode must be 'auto', 'cumulative' or 'incremental', not {output_mode!r}")
+        if type(output_length) is not int:
+            raise ValueError(f"output_length must be an int, found {output_length!r:.80}")
         if output_length < 0:
             raise ValueError(f"output_length must not be negative, found {output_length}")
+        tokens = _at_most(output_length, "tokens", tokens)
+        log_probs = _at_most(output_length, "log_probs", log_probs)
         self._mode: StreamMode = output_mode
         self._call = CallTokens(output_mode, tokens, log_probs, known=output_length)
         self._core = Accumulator(output_mode)
@@ -90,6 +96,8 @@ class SGLangStreamAccumulator:
         :raises ValueError: lengths or mode do not fit (``ProtocolError``), a field is malformed (``PayloadError``), a
             top-p array is not what it says (``ReplayError``), or the server reports an error (``ServerError``).
         """
+        if not isinstance(chunk, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PayloadError(f"a chunk must be a mapping, found {type(chunk).__name__}")
         found: Any = chunk.get("meta_info") or {}
         meta: dict[str, Any] = found if isinstance(found, dict) else {}
         if chunk.get("error") is None:
@@ -116,7 +124,13 @@ class SGLangStreamAccumulator:
         """A chunk of the tokens accumulated before, as far as they were given; a snapshot repeats what was not."""
         length = self._length
         rows: Any = (meta.get(_ROWS) or []) if self._mode == "cumulative" else []
-        pairs: list[Any] = [list(row[:2]) for row in rows[:length]]
+        if not isinstance(rows, (list, tuple)):
+            raise PayloadError(f"meta_info.{_ROWS} must be a list, found {type(rows).__name__}")
+        pairs: list[Any] = []
+        for row in cast("Sequence[Any]", rows)[:length]:
+            if not isinstance(row, (list, tuple)) or len(cast("Sequence[Any]", row)) < 2:
+                raise PayloadError(f"meta_info.{_ROWS} must be rows of logprob and token id, found {row!r:.80}")
+            pairs.append(list(cast("Sequence[Any]", row)[:2]))
         pairs += [[None, 0]] * (length - len(pairs))
         for at, token in enumerate(self.tokens[:length]):
             pairs[at] = [pairs[at][0], token]
@@ -141,6 +155,16 @@ class SGLangStreamAccumulator:
 
     def __repr__(self) -> str:
         return f"SGLangStreamAccumulator(output_mode={self._mode!r}, output_length={self._length})"
+
+
+def _at_most(count: int, name: str, values: Iterable[_Item]) -> list[_Item]:
+    try:
+        found = list(values)
+    except TypeError:
+        raise ValueError(f"{name} must be a list, found {type(values).__name__}") from None
+    if len(found) > count:
+        raise ValueError(f"{name} has {len(found)} elements, more than output_length={count}")
+    return found
 
 
 def check_length_given(meta_info: Mapping[str, Any]) -> None:

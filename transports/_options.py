@@ -77,9 +77,9 @@ class Options:
         self.decoder()
         if self.on_cancel not in ("disconnect", "direct", "router"):
             raise ValueError(f"on_cancel must be 'disconnect', 'direct' or 'router', not {self.on_cancel!r}")
-        if self.idle_timeout is not None and not _is_positive(self.idle_timeout):
+        if self.idle_timeout is not None and not (_is_number(self.idle_timeout) and self.idle_timeout > 0):
             raise ValueError(f"idle_timeout must be positive seconds or None, not {self.idle_timeout!r}")
-        if not _is_positive(self.abort_timeout):
+        if not (_is_number(self.abort_timeout) and self.abort_timeout > 0):
             raise ValueError(f"abort_timeout must be positive seconds, not {self.abort_timeout!r}")
         if not _is_whole(self.retries):
             raise ValueError(f"retries must be a whole number, not {self.retries!r}")
@@ -94,9 +94,9 @@ class Options:
         return GenerateDecoder(mode=self.mode, on_bad_json=self.on_bad_json, max_event_size=self.max_event_size)
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
+def _is_number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real)
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return not isinstance(value, bool) and isinstance(value, Integral)

@@ -6,7 +6,7 @@ Every result is held against the answer that the body was made of, in every roun
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.benchmarks.baselines import (
 from tests.benchmarks.bodies import Answer, blocks, body_of, make_answer
 from tests.benchmarks.report import Section, at_least, at_most, milliseconds
 from tests.benchmarks.scale import READ, Scale
-from tests.benchmarks.timing import Runs, fold_once, median
+from tests.benchmarks.timing import Runs, fold_time, in_turn, median
 
 OURS = "ssefold"
 JSON = "json baseline"
@@ -61,8 +61,8 @@ class Shape:
     @property
     def about_bytes(self) -> int:
         """Its size, roughly."""
-        events = self.tokens // self.interval + 1
-        return 46 * self.tokens + 400 * events if self.incremental else events * (400 + 23 * self.tokens)
+        count = self.tokens // self.interval + 1
+        return 46 * self.tokens + 400 * count if self.incremental else count * (400 + 23 * self.tokens)
 
 
 def available() -> dict[str, Callable[[], Any]]:
@@ -78,29 +78,30 @@ def result_of(folder: Any) -> tuple[list[int], list[float], str]:
     return folder.ids, folder.logprobs, folder.text
 
 
-def check(folders: Mapping[str, Any], answer: Answer) -> None:
-    """Raise unless all folders hold the answer."""
-    wanted = list(answer.ids), list(answer.logprobs), answer.text
-    wrong = [name for name, folder in folders.items() if name != BARE and result_of(folder) != wanted]
-    if wrong:
-        raise ValueError(f"{', '.join(wrong)}: not the answer of {len(answer.ids)} tokens that the body was made of")
+def check(name: str, folder: Any, answer: Answer) -> None:
+    """Raise unless the folder holds the answer."""
+    if result_of(folder) != (list(answer.ids), list(answer.logprobs), answer.text):
+        raise ValueError(f"{name}: not the answer of {len(answer.ids)} tokens that the body was made of")
 
 
-def run(shape: Shape, names: list[str], runs: Runs, turn: int, read: int | None = READ) -> int:
-    """Fold one body once by each of ``names``; returns the body's size in bytes."""
+def run(shape: Shape, names: Sequence[str], runs: Runs, turn: int, read: int | None = READ) -> int:
+    """Fold one body once by each of ``names``, append the seconds to ``runs``, and return the body's size in bytes."""
     answer = make_answer(shape.tokens)
     makers = {**available(), BARE: BareBytes}
-    folders = {name: makers[name]() for name in names if name in makers}
     size = 0
 
-    def counted() -> Iterator[list[bytes]]:
+    def body() -> Iterator[list[bytes]]:
         nonlocal size
+        size = 0
         for reads in blocks(body_of(answer, interval=shape.interval, incremental=shape.incremental), read):
             size += sum(map(len, reads))
             yield reads
 
-    fold_once(counted(), folders, runs, turn)
-    check(folders, answer)
+    for name in in_turn([name for name in names if name in makers], turn):
+        folder = makers[name]()
+        runs.setdefault(name, []).append(fold_time(body(), folder))
+        if name != BARE:
+            check(name, folder, answer)
     return size
 
 

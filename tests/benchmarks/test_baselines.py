@@ -44,9 +44,9 @@ def test_a_wrong_fold_ends_the_run() -> None:
     right.ids, right.logprobs = list(answer.ids), list(answer.logprobs)
     right.feed(b"")
     right._pieces = [answer.text]
-    check({"right": right}, answer)
+    check("right", right, answer)
     with pytest.raises(ValueError, match="wrong: not the answer of 3 tokens"):
-        check({"right": right, "wrong": wrong}, answer)
+        check("wrong", wrong, answer)
 
 
 def test_a_baseline_notices_a_lost_chunk() -> None:

@@ -9,12 +9,12 @@ neither bodies nor parsers.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from time import process_time
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-__all__ = ["Feeder", "Runs", "fold_once", "median", "race"]
+__all__ = ["Feeder", "Runs", "fold_time", "in_turn", "median", "race"]
 
 Runs = dict[str, list[float]]
 """Seconds of each round, by contender."""
@@ -27,14 +27,11 @@ class Feeder(Protocol):
     def close(self) -> object: ...
 
 
-F = TypeVar("F", bound=Feeder)
-
-
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> Runs:
     """Call each contender once in each of ``rounds`` rounds."""
     runs: Runs = {name: [] for name in contenders}
     for turn in range(rounds):
-        for name in _turned(list(contenders), turn):
+        for name in in_turn(list(contenders), turn):
             gc.collect()
             start = process_time()
             result = contenders[name]()
@@ -43,28 +40,26 @@ def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> Runs:
     return runs
 
 
-def fold_once(blocks: Iterable[Sequence[bytes]], feeders: Mapping[str, F], runs: Runs, turn: int = 0) -> None:
-    """Feed the same reads to each feeder, and append its seconds to ``runs``.
+def fold_time(blocks: Iterable[Sequence[bytes]], feeder: Feeder) -> float:
+    """Seconds that ``feeder`` takes for all reads and the end.
 
-    Blocks are made one at a time (untimed) and go to all feeders before the next one is made.
+    The next block is made, untimed, when the one before is done with: so its bytes have just been written when they are
+    read, as those are that a socket hands over.
     """
-    seconds = dict.fromkeys(feeders, 0.0)
-    order = list(_turned(list(feeders), turn))
+    gc.collect()
+    seconds = 0.0
+    feed = feeder.feed
     for reads in blocks:
-        for name in order:
-            feed = feeders[name].feed
-            gc.collect()
-            start = process_time()
-            for data in reads:
-                feed(data)
-            seconds[name] += process_time() - start
-    for name in order:
         start = process_time()
-        feeders[name].close()
-        runs.setdefault(name, []).append(seconds[name] + process_time() - start)
+        for data in reads:
+            feed(data)
+        seconds += process_time() - start
+    start = process_time()
+    feeder.close()
+    return seconds + process_time() - start
 
 
-def _turned(names: list[str], turn: int) -> Iterator[str]:
+def in_turn(names: Sequence[str], turn: int) -> list[str]:
+    """The same names, beginning with another one in each turn."""
     at = turn % len(names)
-    yield from names[at:]
-    yield from names[:at]
+    return [*names[at:], *names[:at]]
