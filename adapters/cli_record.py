@@ -50,7 +50,7 @@ def record(
 
     Beside the output a sidecar (.reads.jsonl) keeps the boundaries and times of the reads.  Interrupting is safe: what
     was written stays valid, and the server is asked to stop.  If the request
-    failed before anything came, no file is left.
+    fails before anything comes, no file is left.
     """
     _check_url(url)
     request = _payload(payload)
@@ -100,9 +100,8 @@ def _record(
         except KeyboardInterrupt:
             note({"end": _INTERRUPTED})
             _stop(client, url, request["rid"], headers)
-            return (
-                f"{_INTERRUPTED} after {progress.size:,} bytes; what was recorded is valid, the server was asked to stop"
-            )
+            stopped = "what was recorded is valid, the server was asked to stop"
+            return f"{_INTERRUPTED} after {progress.size:,} bytes; {stopped}"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             note({"end": text})

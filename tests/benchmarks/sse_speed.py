@@ -84,7 +84,8 @@ def _small_reads(scale: Scale) -> Section:
     for name in [OURS, OURS_AS_TEXT, *PEERS]:
         small, large = half[name], whole[name]
         ratio = f"{large / small:.2f}" if isinstance(large, float) and isinstance(small, float) else "-"
-        rows.append([name, *(milliseconds(one) if isinstance(one, float) else one for one in (small, large)), ratio])
+        shown = [milliseconds(one) if isinstance(one, float) else str(one) for one in (small, large)]
+        rows.append([name, *shown, ratio])
     sizes = _size(scale.split_event), _size(2 * scale.split_event)
     growth = float(rows[0][-1])
     return Section(

@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> None:
     name, seconds = arguments[0], int(arguments[1])
     corpus = Path(arguments[2]) if len(arguments) > 2 else Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
     corpus.mkdir(parents=True, exist_ok=True)
-    with atheris.instrument_imports(include=["ssefold"]):
+    with atheris.instrument_imports(include=["ssefold"]):  # pyright: ignore[reportAttributeAccessIssue]
         from tests.fuzz.seeds import seeds
         from tests.fuzz.targets import TARGETS
     target = TARGETS[name]
