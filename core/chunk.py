@@ -35,7 +35,8 @@ NOTHING_SKIPPED: Final = Skips(0, 0, {}, ())
 class Chunk(NamedTuple):
     """One data event of ``/generate``.
 
-    :ivar completion: ``completion_tokens``, the total in every mode and version.
+    :ivar completion: ``completion_tokens``, the total in every mode and version; None after beam search, which counts
+        the tokens of all beams (``build_beam_search_out``).
     :ivar rows: ``output_token_logprobs``; None when absent or null.
     :ivar rows_total: ``output_token_logprobs_length``, the total in every mode (0.5.10 and later).
     """
@@ -76,13 +77,16 @@ def read_chunk(data: dict[str, Any], skips: Skips = NOTHING_SKIPPED) -> Chunk:
     if rows is not None and type(rows) is not list:
         raise _wrong("meta_info.output_token_logprobs", "a list or null", rows)
     finish = meta.get("finish_reason")
+    completion = counter(meta, "completion_tokens")
+    if "beam_results" in meta:
+        completion = None  # of all beams together; the chunk's ids are the best one's, and there is no other chunk
     return Chunk(
         text,
         ids,
         meta,
         rows,
         counter(meta, "output_token_logprobs_length"),
-        counter(meta, "completion_tokens"),
+        completion,
         None if finish is None else FinishReason.parse(finish),
         data,
         skips,

@@ -130,7 +130,7 @@ def _without_tokens(text: TextStep | None) -> Plan:
 
 def _check_count(state: OutputState, chunk: Chunk, total: int, *, queue_abort: bool) -> None:
     count = chunk.completion
-    if count is None or "beam_results" in chunk.meta:
+    if count is None:
         return
     if state.count is not None and count < state.count:
         raise ProtocolError(

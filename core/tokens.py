@@ -84,7 +84,7 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
             )
         ids = new.ids[behind:]
     total = len(state.token_ids) + len(ids)
-    if chunk.completion is not None and chunk.completion > total and "beam_results" not in chunk.meta:
+    if chunk.completion is not None and chunk.completion > total:
         raise ProtocolError(
             f"meta_info.completion_tokens is {chunk.completion}, but meta_info.output_token_logprobs holds {total} "
             f"tokens in all. {_ROWS_HINT}"

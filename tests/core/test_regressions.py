@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import ssefold
@@ -171,3 +173,27 @@ def test_close_tells_each_time() -> None:
     for _ in range(2):
         with pytest.raises(IncompleteStreamError, match="4 tokens"):
             decoder.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "cumulative", "incremental"])
+@pytest.mark.parametrize("rows", [None, [], [[-0.5, 1, None], [-0.25, 2, None]]])
+def test_beam_search_counts_the_tokens_of_all_beams(mode: Any, rows: Any) -> None:
+    """Its one chunk (0.5.19 and later) has the best beam's ids, and a counter that is the sum over all beams."""
+    beams = [
+        {"output_ids": [1, 2], "text": "ab", "meta_info": {}},
+        {"output_ids": [1, 3], "text": "ac", "meta_info": {}},
+    ]
+    meta: dict[str, Any] = {
+        "finish_reason": {"type": "length", "length": 2},
+        "prompt_tokens": 3,
+        "completion_tokens": 4,
+    }
+    if rows is not None:
+        meta |= {"output_token_logprobs": rows, "output_token_logprobs_length": len(rows)}
+    chunk = {"text": "ab", "output_ids": [1, 2], "meta_info": {**meta, "beam_results": beams, "sequence_score": -0.5}}
+    output = Accumulator(mode)
+    output.add(chunk)
+    assert list(output.token_ids) == [1, 2]
+    assert output.text() == "ab"
+    assert list(output.logprobs) == [row[0] for row in rows or []]
+    assert output.native_response() == chunk

@@ -22,7 +22,8 @@ from tests.transports.test_errors import chunk
 anyio = pytest.importorskip("anyio", reason="the tests run on anyio")
 
 Serve = Callable[..., FakeSGLang]
-LONG = {**ASK, "sampling_params": {"max_new_tokens": 400}}
+# So long that no output ends by itself before anybody can leave, however quick the machine.
+LONG = {**ASK, "sampling_params": {"max_new_tokens": 8_000}}
 
 
 async def leave_after(client: BoundClient, url: str, payload: dict[str, Any], tokens: int, **options: Any) -> Any:
@@ -63,7 +64,7 @@ def test_a_closed_connection_leaves_a_zombie_in_0_5_18(stack: Stack, serve: Serv
     ("ask", "tokens"),
     [
         (LONG, 1),
-        ({**LONG, "sampling_params": {"max_new_tokens": 400, "n": 4}}, 30),
+        ({**LONG, "sampling_params": {"max_new_tokens": 8_000, "n": 4}}, 30),
         ({**LONG, "input_ids": [[1], [2], [3]]}, 20),
         ({**LONG, "input_ids": [[1], [2]], "rid": ["first", "second"]}, 10),
         ({**LONG, "input_ids": [[1, 2]], "rid": "batch"}, 1),
@@ -214,7 +215,7 @@ def test_abort_of_a_request_that_was_retracted(stack: Stack, serve: Serve, profi
 
 
 def test_abort_of_several_outputs(stack: Stack, server: FakeSGLang) -> None:
-    ask = {**LONG, "sampling_params": {"max_new_tokens": 400, "n": 3}}
+    ask = {**LONG, "sampling_params": {"max_new_tokens": 8_000, "n": 3}}
 
     async def test(client: BoundClient) -> None:
         async with client.generate(server.url + "/generate", ask) as stream:

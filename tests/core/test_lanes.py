@@ -1,0 +1,226 @@
+"""Each lane on its own: what is a delta, what a snapshot, and what is done when that shows late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ssefold import Accumulator, ProtocolError, Update
+from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, encode
+from tests.core.by_hand import Sample, fold
+from tests.core.corpus import plain, rich, scored
+from tests.core.test_errors import STOP, chunk, rowed
+
+
+def add_all(output: Accumulator, *chunks: dict[str, Any]) -> list[Update]:
+    """Fold, with a sample kept by hand beside."""
+    sample = Sample()
+    updates: list[Update] = []
+    for one in chunks:
+        updates.append(output.add(one))
+        sample.apply(updates[-1])
+        sample.agrees_with(output)
+    return updates
+
+
+# ---- what is found --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profile", "text", "ids", "rows"),
+    [  # wire.md b.1, the version matrix
+        ("0.4.10", "cumulative", None, "cumulative"),
+        ("0.5.3", "cumulative", "incremental", "cumulative"),
+        ("0.5.5", "cumulative", "incremental", "cumulative"),
+        ("0.5.9", "cumulative", "cumulative", "cumulative"),
+        ("0.5.9-incremental", "cumulative", "incremental", "cumulative"),
+        ("0.5.10", "cumulative", "cumulative", "cumulative"),
+        ("0.5.10-incremental", "incremental", "incremental", "cumulative"),
+        ("0.5.11-incremental", "incremental", "incremental", "incremental"),
+        ("0.5.23", "cumulative", "cumulative", "cumulative"),
+        ("0.5.23-incremental", "incremental", "incremental", "incremental"),
+        ("0.5.23-tokens_only", None, "cumulative", "cumulative"),
+        ("0.5.23-incremental-tokens_only", None, "incremental", "incremental"),
+        ("grpc-gateway-pd", "cumulative", "incremental", "cumulative"),
+        ("rust", "cumulative", "cumulative", "cumulative"),
+        ("rust-incremental", "incremental", "incremental", "incremental"),
+    ],
+)
+def test_lanes_by_version(profile: str, text: str | None, ids: str | None, rows: str | None) -> None:
+    output = fold(encode(scored(12), PROFILES[profile]).events).outputs[0]
+    assert dict(output.lanes) == {"text": text, "output_ids": ids, "logprobs": rows}
+    assert fold(encode(plain(12), PROFILES[profile]).events).outputs[0].lanes["logprobs"] is None
+
+
+def test_lists_beside_the_tokens_are_lanes_by_name() -> None:
+    for profile, lane in ((CUMULATIVE, "cumulative"), (INCREMENTAL, "incremental")):
+        lanes = fold(encode(rich(6), profile).events).outputs[0].lanes
+        for name in ("output_top_logprobs", "output_token_ids_logprobs", "output_token_sampling_mask", "confidence"):
+            assert lanes[name] == lane
+
+
+# ---- rows that are late or missing ----------------------------------------------------------------------------------
+
+
+def test_rows_that_catch_up_replace_what_was_given() -> None:
+    """Up to 0.5.18 logprob keys are missing in some chunks (bug report 22): missing is not empty."""
+    output = Accumulator()
+    without = chunk(5, 6)
+    updates = add_all(output, rowed(5), without, rowed(5, 6, 7), rowed(5, 6, 7, 8, finish_reason=STOP))
+    assert [update.replace for update in updates] == [False, False, True, False]
+    assert updates[1].logprobs == ()
+    assert (updates[2].start, updates[2].token_ids, updates[2].logprobs) == (0, (5, 6, 7), (-0.5,) * 3)
+    assert updates[2].meta_info["output_token_logprobs"] == [[-0.5, 5, None], [-0.5, 6, None], [-0.5, 7, None]]
+    assert list(output.logprobs) == [-0.5] * 4
+
+
+def test_rows_that_begin_late() -> None:
+    output = Accumulator()
+    updates = add_all(output, chunk(5), chunk(5, 6), rowed(5, 6, 7, finish_reason=STOP))
+    assert [update.replace for update in updates] == [False, False, True]
+    assert list(output.logprobs) == [-0.5] * 3
+
+
+def test_rows_that_were_lost_in_an_incremental_stream_are_missed() -> None:
+    output = Accumulator()
+    add_all(output, rowed(5), rowed(6, count=2), chunk(7, count=3))
+    with pytest.raises(ProtocolError, match=r"1 entries, 2 were known and the counter says 4"):
+        output.add(rowed(8, count=4))
+
+
+def test_rows_for_other_ids_than_were_given() -> None:
+    output = Accumulator()
+    add_all(output, chunk(5), chunk(5, 6))
+    with pytest.raises(ProtocolError, match="are for ids"):
+        output.add(rowed(5, 9, 7))
+
+
+def test_chunks_without_anything_new() -> None:
+    """A held-back character: every step is sent with stream_interval 1 (b.1)."""
+    output = Accumulator()
+    updates = add_all(
+        output, rowed(5), rowed(count=1), rowed(6, count=2), chunk(count=2), rowed(count=2, finish_reason=STOP)
+    )
+    assert [update.token_ids for update in updates] == [(5,), (), (6,), (), ()]
+    assert output.lanes["output_ids"] == "incremental"
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+
+def _texts(*texts: str | None, **meta: Any) -> list[dict[str, Any]]:
+    """Chunks without counters or ids, so that nothing but the texts tells."""
+    return [{"text": text, "meta_info": {"id": "r", **meta}} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("texts", "whole"),
+    [
+        (("a", "ab", "abc"), "abc"),
+        (("a", "b", "c"), "abc"),
+        (("a", "a"), "a"),
+        (("a", "ab", "x"), "aabx"),
+        (("a", "ab", "abc", "x"), "aababcx"),
+        (("a", "aa", "aaa", "b", "aaa"), "aaaaaabaaa"),
+        (("", "a", "", "b"), "ab"),
+        (("", "", ""), ""),
+    ],
+)
+def test_text_alone_is_taken_by_the_prefix_test_and_taken_back(texts: Sequence[str], whole: str) -> None:
+    output = Accumulator()
+    updates = add_all(output, *_texts(*texts))
+    assert output.text() == whole
+    if whole.startswith("aab"):
+        assert any(update.text_start < len("aabx") - 1 for update in updates[2:])
+
+
+@pytest.mark.parametrize(("mode", "whole"), [("cumulative", "a"), ("incremental", "aa")])
+def test_a_given_mode_decides_where_nothing_else_does(mode: Any, whole: str) -> None:
+    output = Accumulator(mode)
+    add_all(output, *_texts("a", "a"))
+    assert output.text() == whole
+
+
+def test_a_snapshot_may_rewrite_its_tail() -> None:
+    """A stop string is cut off, a replacement character is resolved: the update starts where the text differs."""
+    output = Accumulator()
+    chunks = [
+        chunk(*range(5, 6 + at), text=text)
+        for at, text in enumerate(("Hi", "Hi \ufffd", "Hi \u6587\n\nQ", "Hi \u6587"))
+    ]
+    updates = add_all(output, *chunks)
+    assert [(update.text_start, update.text) for update in updates] == [
+        (0, "Hi"), (2, " \ufffd"), (3, "\u6587\n\nQ"), (4, "")
+    ]  # fmt: skip
+    assert output.text() == "Hi \u6587"
+
+
+def test_text_is_decoded_where_the_server_sent_none() -> None:
+    calls: list[list[int]] = []
+
+    def decode(ids: Sequence[int]) -> str:
+        calls.append(list(ids))
+        return "".join(map(chr, ids))
+
+    tokens_only = fold(encode(plain(4), PROFILES["0.5.23-tokens_only"]).events).outputs[0]
+    assert tokens_only.text() == ""
+    assert "text" not in tokens_only.native_response()
+    assert tokens_only.text(decode) == "efgh"
+    assert tokens_only.native_response(decode)["text"] == "efgh"
+    assert tokens_only.snapshot().text(decode) == "efgh"
+    assert calls == [[101, 102, 103, 104]] * 3
+    with_text = fold(encode(plain(4), CUMULATIVE).events).outputs[0]
+    assert with_text.text(decode) == with_text.text() == 'Hello "'
+    assert Accumulator().text(decode) == ""
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("text", [None, "absent"])
+def test_null_and_no_text_are_the_same(text: str | None) -> None:
+    output = Accumulator()
+    for one in (chunk(5), chunk(6, count=2), chunk(7, count=3, finish=STOP)):
+        one["text"] = text
+        if text is not None:
+            del one["text"]
+        assert output.add(one).text is None
+    assert output.text(lambda ids: f"{len(ids)} tokens") == "3 tokens"
+
+
+# ---- meta_info ------------------------------------------------------------------------------------------------------
+
+
+def test_meta_info_is_merged_and_null_does_not_erase_what_is_whole() -> None:
+    output = Accumulator()
+    prompt = [[None, 1, None]]
+    first = chunk(5, input_token_logprobs=prompt, hidden_states=[[0.5]], routed_experts=None, custom="a", other=1)
+    second = chunk(6, count=2, input_token_logprobs=None, hidden_states=None, routed_experts="AAAAAA==", custom=None)
+    third = chunk(7, count=3, finish=STOP, routed_experts=None)
+    updates = add_all(output, first, second, third)
+    meta = output.meta_info
+    assert meta["input_token_logprobs"] == prompt
+    assert meta["hidden_states"] == [[0.5]]
+    assert meta["routed_experts"] == "AAAAAA=="
+    assert meta["custom"] is None
+    assert meta["other"] == 1
+    assert output.routed_experts is not None
+    assert output.routed_experts.values.tolist() == [0]
+    assert [update.routed_experts is None for update in updates] == [True, False, True]
+    assert "output_token_logprobs" not in meta
+    with pytest.raises(TypeError):
+        meta["custom"] = 1  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        updates[0].meta_info["hidden_states"].append(1)
+
+
+def test_keys_at_the_top_are_kept() -> None:
+    output = Accumulator()
+    for one in (chunk(5), chunk(6, count=2, finish=STOP)):
+        output.add({**one, "prompt_token_ids": [1, 2, 3], "index": 0, "trace": None})
+    response = output.native_response()
+    assert response["prompt_token_ids"] == [1, 2, 3]
+    assert response["trace"] is None
+    assert "index" not in response
+    response["prompt_token_ids"].append(4)
+    assert output.native_response()["prompt_token_ids"] == [1, 2, 3]
