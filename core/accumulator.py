@@ -273,6 +273,8 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
         if new is None or extra.items is None:
             extra.items = None
             continue
+        if not extra.items:
+            state.meta.pop(name, None)  # an empty list, which said nothing of what it is
         extra.items.extend(new)
         meta[name] = new
         aligned.add(name)

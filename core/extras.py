@@ -137,6 +137,8 @@ def _plan_named(
 def _plan_custom(name: str, value: list[Any], known: Extra | None, skipped: int, total: int) -> ExtraStep | None:
     length = skipped + len(value)
     if known is None:
+        if not length and not total:
+            return None  # a chunk before the first token: the list may be one per token or none
         return ExtraStep(name, None, value) if length == total and length else ExtraStep(name, None, None)
     if known.items is None:
         return None

@@ -203,9 +203,11 @@ def _text_evidence(state: OutputState, chunk: Chunk, tokens: TokenStep) -> tuple
         grown = chunk.completion is not None and state.count is not None and chunk.completion > state.count
         if rows == CUMULATIVE or grown:
             return CUMULATIVE, True  # up to 0.4.10 there were no ids and the text was always a snapshot
-    if state.mode != "auto":
+    if state.mode == CUMULATIVE:
+        return CUMULATIVE, True
+    if state.mode == INCREMENTAL:
         # Up to 0.5.9 the text was a snapshot under either flag.
-        return state.mode, state.mode == CUMULATIVE
+        return (CUMULATIVE if "weight_version" in meta and not _from_0_5_10(chunk) else INCREMENTAL), False
     return None, False
 
 

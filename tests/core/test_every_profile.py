@@ -41,10 +41,8 @@ def test_the_mode_of_the_server_may_be_told(profile: Profile) -> None:
         assert told.told | {"lanes": None} == want.told | {"lanes": None}, case.name
 
 
-@every_profile
+@pytest.mark.parametrize("profile", [one for one in profiles() if one.family == "sglang"], ids=str)
 def test_the_answer_without_streaming(profile: Profile) -> None:
-    if profile.family != "sglang":
-        pytest.skip("the encoder has no non-streaming answers of this server")
     for case in cases(profile):
         folded = fold(case.body.events)
         for index, output in folded.outputs.items():

@@ -224,3 +224,21 @@ def test_keys_at_the_top_are_kept() -> None:
     assert "index" not in response
     response["prompt_token_ids"].append(4)
     assert output.native_response()["prompt_token_ids"] == [1, 2, 3]
+
+
+def test_a_scored_prompt_gives_no_token() -> None:
+    """max_new_tokens=0: one logprob row for a token that is not part of the answer (wire facts 6)."""
+    for count in (0, None):
+        probe = rowed(9, count=1, input_token_logprobs=[[None, 1, None], [-0.5, 2, None]])
+        probe["output_ids"] = []
+        probe["meta_info"] |= {"completion_tokens": 0, "finish_reason": {"type": "length", "length": 0}}
+        if count is None:
+            del probe["meta_info"]["output_token_logprobs_length"]
+        output = Accumulator()
+        update = output.add(probe)
+        assert (update.token_ids, update.logprobs, update.text) == ((), (), "")
+        assert not output.token_ids
+        assert not output.logprobs
+        assert output.native_response() == probe
+    # With a token it is one.
+    assert list(fold(encode(scored(1), CUMULATIVE).events).outputs[0].token_ids) == [101]

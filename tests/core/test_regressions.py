@@ -8,7 +8,17 @@ import pytest
 
 import ssefold
 from ssefold import Accumulator, IncompleteStreamError, PayloadError, ServerError, SSEParser
-from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, Finish, Schedule, Script, encode
+from ssefold.transports.testing import (
+    CUMULATIVE,
+    INCREMENTAL,
+    PROFILES,
+    Finish,
+    Profile,
+    Schedule,
+    Script,
+    eager,
+    encode,
+)
 from tests.core.by_hand import cut, each_byte, fold
 from tests.core.corpus import plain
 from tests.core.mutations import event
@@ -197,3 +207,24 @@ def test_beam_search_counts_the_tokens_of_all_beams(mode: Any, rows: Any) -> Non
     assert output.text() == "ab"
     assert list(output.logprobs) == [row[0] for row in rows or []]
     assert output.native_response() == chunk
+
+
+@pytest.mark.parametrize("profile", [CUMULATIVE, INCREMENTAL], ids=str)
+def test_a_custom_list_that_is_empty_before_the_first_token(profile: Profile) -> None:
+    """It was taken for a plain value, and the values of all tokens but the last were lost."""
+    script = Script(token_ids=(5, 6), pieces=(b"a", b"b"), finish=Finish.length(2), custom={"confidence": (1.5, 2.5)})
+    folded = fold(encode(script, profile, eager([(0, 1, 1, 0)])).events)
+    output = folded.outputs[0]
+    assert output.native_response()["meta_info"]["confidence"] == [1.5, 2.5]
+    assert "confidence" not in output.meta_info
+    assert [update.meta_info["confidence"] for update in folded.updates] == [[], [1.5], [2.5], []]
+
+
+@pytest.mark.parametrize("name", ["0.5.6-incremental", "0.5.9-incremental"])
+def test_text_of_old_servers_is_a_snapshot_under_either_flag(name: str) -> None:
+    """A second chunk without a token gave no evidence but the mode, and its text was appended to itself."""
+    script = Script(token_ids=(5,), pieces=(b"ab",), finish=Finish.length(1), logprobs=(-0.5,))
+    body = encode(script, PROFILES[name], eager([(1, 0)]))
+    assert [payload["text"] for payload in body.payloads] == ["ab", "ab"]
+    for mode in ("auto", "incremental"):
+        assert fold(body.events, mode=mode).outputs[0].text() == "ab"

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator
+from ssefold.steady import fold_steady
 from ssefold.suffix import SuffixCutter
 from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, encode
 from tests.core.by_hand import fold
-from tests.core.corpus import scored
+from tests.core.corpus import finite, scored
 from tests.core.mutations import event, payload_of
 from tests.core.test_fast_path import EAGER, same_as_long_way, short_ways
 
@@ -29,6 +30,7 @@ _AT = 10
 STREAMS = {
     "cumulative": encode(scored(_TOKENS), CUMULATIVE).events,
     "incremental": encode(scored(_TOKENS), INCREMENTAL).events,
+    "listed": encode(finite(_TOKENS), INCREMENTAL, listed=True).events,
     "old": encode(scored(_TOKENS), PROFILES["0.5.5"]).events,
 }
 
@@ -118,6 +120,11 @@ TRAPS: dict[str, Callable[[bytes], bytes]] = {
     "rows null": _replaced(b'"output_token_logprobs":[', b'"output_token_logprobs":null,"x":['),
     "meta_info null": _replaced(b'"meta_info":{', b'"meta_info":null,"x":{'),
     "an error beside the chunk": _at_the_last(b"}", b',"error":{"message":"evil"}}'),
+    "a key more": _at_the_last(b"}", b',"prompt_token_ids":[1,2]}'),
+    "a key more in front": _replaced(b'"meta_info":', b'"trace":null,"meta_info":'),
+    "a key more in meta_info": _replaced(b'"dp_rank":', b'"trace":[1],"dp_rank":'),
+    "a key less in meta_info": _replaced(b'"dp_rank":null', b'"dp_rang":null'),
+    "an error that is null": _at_the_last(b"}", b',"error":null}'),
     "an index": _at_the_last(b"}", b',"index":0}'),
     "another index": _at_the_last(b"}", b',"index":1}'),
     "an index that is true": _at_the_last(b"}", b',"index":true}'),
@@ -215,3 +222,21 @@ def test_the_short_way_is_taken() -> None:
             assert left["output_ids"] == parsed["output_ids"][-1:]
             assert left["meta_info"]["output_token_logprobs"] == parsed["meta_info"]["output_token_logprobs"][-1:]
     assert cuts > 100
+
+
+def test_the_other_short_ways_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a settled incremental stream nearly all chunks skip the planning, and a long read the steps in Python."""
+    events = encode(finite(100), INCREMENTAL).events
+    folded: list[bool] = []
+
+    def counted(*args: Any) -> Any:
+        update = fold_steady(*args)
+        folded.append(update is not None)
+        return update
+
+    monkeypatch.setattr("ssefold.outputs.fold_steady", counted)
+    assert fold(events).error is None
+    assert folded.count(True) > 90
+    run = fold([b"".join(events[:5]), b"".join(events[5:])]).updates
+    # Updates of a run carry their meta_info as it came.
+    assert [type(tuple.__getitem__(update, 10)) for update in run].count(bytes) > 85
