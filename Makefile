@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # One virtual environment: two pips in it at once would break it.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help fuzz demo test test-all live lint format types bench build check venv links clean
+.PHONY: help fuzz demo test test-all live lint format types docs bench build check venv links clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -49,6 +49,10 @@ types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the pub
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
 
+docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .site/
+	@# The variable: Material's makers advertise on every build otherwise.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
+
 fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES=60)
 	$(BIN)/python -m tests.fuzz.campaign $$(( $(MINUTES) * 60 ))
 
@@ -60,7 +64,7 @@ build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/python .ci/check_dist.py dist
 
-check: ## what CI runs: tests, lint, types, build, demo
+check: ## what CI runs: tests, lint, types, docs, build, demo
 	.ci/run
 
 venv: $(VENV)/.stamp-test $(VENV)/.stamp-check links ## the environment, with all tools for development
@@ -69,7 +73,7 @@ links: ## show the editable install the files that were added to core/ or remove
 	@$(PYTHON) .ci/links.py
 
 clean: ## remove environments, links, builds and caches
-	rm -rf .venv .venv-* .links dist .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage*
+	rm -rf .venv .venv-* .links .site dist .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage*
 
 # Stamps: a run installs only when pyproject.toml or the build hook has changed since the last one.
 
@@ -99,4 +103,8 @@ $(VENV)/.stamp-check: $(INSTALLED_FROM) $(VENV)/.stamp-test
 
 $(VENV)/.stamp-bench: $(INSTALLED_FROM) $(VENV)/.stamp-test
 	$(PIP) install --group bench
+	@touch $@
+
+$(VENV)/.stamp-docs: $(INSTALLED_FROM) $(VENV)/.stamp-test
+	$(PIP) install --group docs
 	@touch $@

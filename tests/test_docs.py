@@ -1,4 +1,4 @@
-"""Every Python block of the README and of docs/ runs, and every link to a file of ours leads somewhere.
+"""Every Python block of the README and of docs/ runs, every link leads somewhere, every public name is described.
 
 The blocks of one file run in order, in one namespace, in a fresh interpreter that sits in an empty folder; a failure
 names the file and its own line.  A block that can not run here says why before it: ``<!-- skip: reason -->``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -27,6 +28,19 @@ NOT_OURS_TO_RUN = {"", "console", "bash", "sh", "text", "json", "toml", "yaml", 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w+-]*)")
 SKIP = re.compile(r"^\s*<!--\s*skip:\s*(?P<reason>.*?)\s*-->\s*$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
+HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.MULTILINE)
+#: Public modules, and the files that list their names: read, not imported, since some need an optional package.
+PUBLIC_MODULES = {
+    "ssefold": "core/__init__.py",
+    "ssefold.transports": "transports/__init__.py",
+    "ssefold.transports.httpx": "transports/httpx.py",
+    "ssefold.transports.aiohttp": "transports/aiohttp.py",
+    "ssefold.transports.anyio": "transports/anyio.py",
+    "ssefold.transports.testing": "transports/testing/__init__.py",
+    "ssefold.adapters.rollout": "adapters/rollout.py",
+    "ssefold.adapters.slime": "adapters/slime.py",
+    "ssefold.adapters.miles": "adapters/miles.py",
+}
 
 
 @dataclass(frozen=True)
@@ -117,10 +131,69 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
-    targets = [match["target"].partition("#")[0] for match in LINK.finditer(page.read_text(encoding="utf-8"))]
-    own = [target for target in targets if target and not re.match(r"[a-z]+:", target)]
-    assert [target for target in own if not (page.parent / target).exists()] == []
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert lost_links(page) == []
+
+
+def lost_links(page: Path) -> list[str]:
+    """Links of a page to files that are not there, or to headings that their page does not have."""
+    targets = [match["target"] for match in LINK.finditer(page.read_text(encoding="utf-8"))]
+    lost: list[str] = []
+    for target in targets:
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.exists() or (anchor and anchor not in anchors_of(file.read_text(encoding="utf-8"))):
+            lost.append(target)
+    return lost
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that code hosts, and the site, give to the headings of a page."""
+    outside: list[str] = []
+    fence = ""
+    for line in text.splitlines():
+        opening = FENCE.match(line)
+        if opening and not fence:
+            fence = opening["fence"]
+        elif fence:
+            fence = "" if line.strip() == fence else fence
+        else:
+            outside.append(line)
+    titles = [match["title"] for match in HEADING.finditer("\n".join(outside))]
+    return {re.sub(r"[^\w -]", "", LINK.sub("", title).lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_the_reference_describes_every_public_name(module: str) -> None:
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    described = {name for page in pages for name in re.findall(r"(?m)^::: (\S+)$", page.read_text(encoding="utf-8"))}
+    [names] = [
+        ast.literal_eval(node.value)
+        for node in ast.parse((ROOT / PUBLIC_MODULES[module]).read_bytes()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    assert [name for name in names if f"{module}.{name}" not in described] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "in_site"),
+    [
+        ("index.md", "(docs/cli.md#demo)", "(cli.md#demo)"),
+        ("index.md", "(CHANGELOG.md)", "(changelog.md)"),
+        ("how-it-works.md", "(../README.md)", "(index.md)"),
+        ("CONTRIBUTING.md", "(../tests/live/README.md)", "(live-tests.md)"),
+        ("reference/core.md", "(../cli.md)", "(../cli.md)"),
+        ("examples/README.md", "(sync_script.py)", "(sync_script.py)"),
+        ("cli.md", "(../Makefile)", "(../Makefile)"),  # no page of the site: its strict build refuses it
+        ("cli.md", "(#demo)", "(#demo)"),
+        ("cli.md", "(https://example.org/docs/cli.md)", "(https://example.org/docs/cli.md)"),
+    ],
+)
+def test_the_site_bends_links_to_where_its_pages_are(page: str, link: str, in_site: str) -> None:
+    relinked = runpy.run_path(str(ROOT / ".ci" / "site_pages.py"))["relinked"]
+    assert relinked(f"See [it]{link}.", page) == f"See [it]{in_site}."
 
 
 class TestTheReaderOfPages:
@@ -161,6 +234,14 @@ class TestTheReaderOfPages:
     def test_a_fence_that_does_not_end_fails(self) -> None:
         with pytest.raises(AssertionError, match="does not end"):
             blocks_of("```python\nx\n")
+
+    def test_a_link_to_a_heading_needs_that_heading(self, tmp_path: Path) -> None:
+        page, other = tmp_path / "page.md", tmp_path / "other.md"
+        other.write_text("# A `b` & c!\n```text\n# no heading\n```\n", encoding="utf-8")
+        page.write_text(
+            "## Here\n[a](#here) [b](other.md#a-b--c) [c](other.md#no-heading) [d](#there) [e](x.md)", "utf-8"
+        )
+        assert lost_links(page) == ["other.md#no-heading", "#there", "x.md"]
 
     def test_the_extras_of_a_page_are_those_it_imports(self) -> None:
         assert extras_of("import httpx\nfrom ssefold.transports import aiohttp\nimport json") == {"httpx", "aiohttp"}

@@ -28,7 +28,7 @@ import ssefold.adapters
 import ssefold.transports
 
 FOLDERS = {"core": "ssefold", "transports": "ssefold/transports", "adapters": "ssefold/adapters"}
-LITTER = shutil.ignore_patterns(".git", ".venv*", ".links", "__pycache__", "dist", ".hypothesis", ".*_cache", "site")
+LITTER = shutil.ignore_patterns(".git", ".venv*", ".links", "__pycache__", "dist", ".hypothesis", ".*_cache", ".site")
 
 lay: Callable[[Path], None] = runpy.run_path(str(Path(__file__).parent.parent / ".ci" / "links.py"))["lay"]
 
