@@ -123,6 +123,33 @@ def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "tutorial.md"
+    for extra in ("httpx", "click", "rich"):
+        pytest.importorskip(extra, reason=f"the tutorial uses {extra}")
+    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    printed = run_blocks(page, [block for block in blocks if block.language == PYTHON], tmp_path).stdout
+    shown = "...\n".join(block.code for block in blocks if block.language == "text")
+    assert agrees(printed, shown), printed
+    commands = 0
+    for block in blocks:
+        for command, shown in re.findall(r"(?m)^\$ ssefold (.*)\n((?:(?!\$).*\n)*)", block.code):
+            done = subprocess.run(
+                [sys.executable, "-I", "-X", "utf8", "-m", "ssefold.adapters.cli", *command.split()],
+                cwd=tmp_path, capture_output=True, text=True, encoding="utf-8",
+            )  # fmt: skip
+            assert agrees(done.stdout, shown), done.stdout + done.stderr
+            assert done.returncode == 0
+            commands += 1
+    assert commands == 2
+
+
+def agrees(printed: str, shown: str) -> bool:
+    """Line by line the same; `...` on a line of its own stands for any lines."""
+    pattern = "".join(".*" if line == "...\n" else re.escape(line) for line in shown.splitlines(keepends=True))
+    return re.fullmatch(pattern, printed, re.DOTALL) is not None
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_block_says_what_it_is(page: Path) -> None:
     """A block fenced as `py` or `pycon` would look like one that is run, and is not."""
@@ -242,6 +269,13 @@ class TestTheReaderOfPages:
             "## Here\n[a](#here) [b](other.md#a-b--c) [c](other.md#no-heading) [d](#there) [e](x.md)", "utf-8"
         )
         assert lost_links(page) == ["other.md#no-heading", "#there", "x.md"]
+
+    def test_what_a_page_shows_is_what_was_printed(self) -> None:
+        assert agrees("a 1\nb 2\nc 3\n", "a 1\n...\nc 3\n")
+        assert agrees("a 1\nb 2\n", "a 1\nb 2\n")
+        assert not agrees("a 1\nb 2\nc 3\n", "a 1\nc 3\n")
+        assert not agrees("a 1\nb 2\n", "a 1\n")
+        assert agrees("a 1\nb 2\n", "a 1\n...\n")
 
     def test_the_extras_of_a_page_are_those_it_imports(self) -> None:
         assert extras_of("import httpx\nfrom ssefold.transports import aiohttp\nimport json") == {"httpx", "aiohttp"}
