@@ -1,8 +1,9 @@
 """The outputs of one response, and the shortest way for each payload into the right one.
 
-There is one way that is always right: parse the payload, route it by ``index``, fold it (``fold.py``).  Three shorter
-ways give the same result for the payloads that make up the bulk: what repeats is not parsed (``suffix.py``), chunks of
-a settled incremental stream skip the planning (``steady.py``), and many of them at once skip Python (``runs.py``).
+There is one way that is always right: parse the payload, route it by ``index``, fold it (``fold.py``).  Four shorter
+ways give the same result for the payloads that make up the bulk: what repeats is not parsed (``suffix.py``), nor is
+what looks as it did but for one token (``step.py``); chunks of a settled incremental stream skip the planning
+(``steady.py``), and many of them at once skip Python (``runs.py``).
 Here it is decided which to try.  Knows nothing of bytes of the body, of ends and of who is told about failures.
 """
 
@@ -17,7 +18,7 @@ from .lanes import INCREMENTAL, Mode
 from .payload import BadJSONError, parse_payload
 from .runs import RunFolder
 from .sse_event import ServerSentEvent
-from .steady import fold_steady
+from .steady import fold_steady, fold_step
 from .suffix import SMALLEST, SuffixCutter, index_of
 from .update import Update
 
@@ -147,25 +148,32 @@ class Outputs:
         """Fold a payload without parsing what repeats; None if that can not be done, and nothing has changed."""
         index = next(iter(self.by_index)) if len(self.by_index) == 1 else index_of(data)
         cutter = self._cutters.get(index)
-        payload = None if cutter is None else cutter.cut(data)
-        if cutter is None or payload is None:
+        if cutter is None or not cutter.split(data):
             return None
         output = self.by_index[index]
+        state = output.state
+        is_delta = state.steady is not None and cutter.leaves_deltas and cutter.ids == len(state.token_ids)
+        if is_delta and not cutter.constants:
+            found = cutter.step(state)
+            update = None if found is None else fold_step(state, cutter.reduced(), *found)
+            if update is not None:
+                cutter.take()
+                cutter.ids += 1
+                return update
+        payload = cutter.parse()
+        if payload is None:
+            return None
         if output.is_over or payload.get("error") is not None or _index(payload.get("index")) != index:
             cutter.forget()
             return None
-        state = output.state
-        if (
-            cutter.leaves_deltas
-            and state.steady is not None
-            and cutter.ids == len(state.token_ids)
-            and (len(payload) == 3 or (len(payload) == 4 and "index" in payload))
-        ):
+        if is_delta and (len(payload) == 3 or (len(payload) == 4 and "index" in payload)):
             for name in cutter.constants:
                 payload["meta_info"][name] = state.meta[name]
             update = fold_steady(state, payload)
             if update is not None:
                 cutter.ids += len(update.token_ids)
+                if len(update.token_ids) == 1:
+                    cutter.expect(state)
                 return update
         skips = cutter.skips(state)
         if skips is None:

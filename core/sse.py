@@ -179,7 +179,8 @@ class SSEParser:
             data = as_bytes(data)
         phase = self._phase
         buffer = self._buffer
-        if phase is _DATA and LF not in data and CR not in data:
+        end = data.find(LF) if phase is _DATA else 0
+        if end < 0 and CR not in data:
             # One more piece of a large event, and no bound to look at: what _continue_line does, without its cost.
             held = buffer.held + len(data)
             if held <= buffer.easy_size and len(buffer.pieces) < MANY_PIECES:
@@ -199,6 +200,7 @@ class SSEParser:
                 # followed by LF]": a CR ends its line at once, and a LF that opens the next read is dropped.
                 ends_in_cr = data[-1] == CR
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+                end = data.find(LF)
             elif (
                 phase is _LINE
                 and data.find(LF) == len(data) - 2
@@ -210,7 +212,7 @@ class SSEParser:
                 events.append(make_event(("message", data[6:-2], self._last_event_id)))
                 return events
             pos = 0
-            if phase is _DATA and (end := data.find(LF)) >= 0 and data[end + 1 : end + 2] == b"\n":
+            if phase is _DATA and end >= 0 and data[end + 1 : end + 2] == b"\n":
                 # The usual end of an event that an earlier read began; what follows would do it, by more calls.
                 value = buffer.end_plain(memoryview(data)[:end] if end > WORTH_A_VIEW else data[:end])
                 if value is not None:
@@ -227,8 +229,8 @@ class SSEParser:
             if buffer.fresh and len(data) <= buffer.max_size:
                 start = data[pos : pos + 6]
                 if start == b"data: ":
-                    pos = take_plain_events(data, pos, self._last_event_id, events)
-                    if data.find(LF, pos) < 0 and data[pos : pos + 6] == b"data: ":
+                    pos, has_end = take_plain_events(data, pos, self._last_event_id, events)
+                    if not has_end and data[pos : pos + 6] == b"data: ":
                         self._phase = _DATA
                         pos += 6
                         buffer.start_data(data[pos:] if len(data) < WORTH_A_VIEW else end_of(data, pos))

@@ -19,10 +19,10 @@ _BETWEEN = b"\n\ndata: "
 _MESSAGES = repeat("message")
 
 
-def take_plain_events(data: bytes, pos: int, last_id: str, events: list[ServerSentEvent]) -> int:
+def take_plain_events(data: bytes, pos: int, last_id: str, events: list[ServerSentEvent]) -> tuple[int, bool]:
     """Take events that are one ``data: ...`` line each, which is what nearly all streams consist of.
 
-    :returns: where the first thing begins that is something else, or is not complete.
+    :returns: where the first thing begins that is something else, or is not complete; and whether it has a line end.
     """
     size = len(data)
     may_split = True
@@ -42,7 +42,7 @@ def take_plain_events(data: bytes, pos: int, last_id: str, events: list[ServerSe
         else:
             events.append(make_event(("message", data[pos + 6 : end], last_id)))
             pos = end + 2
-    return pos
+    return pos, end >= 0
 
 
 def take_named_events(data: bytes, pos: int, last_id: str, events: list[ServerSentEvent]) -> int:

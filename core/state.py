@@ -12,6 +12,7 @@ from .errors import ServerError
 from .extras import Extra
 from .finish import FinishReason
 from .lanes import Lane, Mode
+from .payload import parse_payload
 from .replay import ReplayArray, TopPReplay
 from .state_check import check_plain
 from .text_lane import TextLane
@@ -64,8 +65,8 @@ class OutputState:
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.
         self.meta: dict[str, Any] = {}
-        #: meta_info of the last chunk that went the short way, not merged yet; see settle().
-        self.late_meta: dict[str, Any] | None = None
+        #: meta_info of the last chunk that went the short way, or its payload, not merged yet; see settle().
+        self.late_meta: dict[str, Any] | bytes | None = None
         #: Keys that the next chunk's meta_info must have to go the short way; see steady.py.
         self.steady: tuple[str, ...] | None = None
         #: Other top-level keys (prompt_token_ids, ...), the last of each.
@@ -84,6 +85,8 @@ class OutputState:
         late = self.late_meta
         if late is not None:
             self.late_meta = None
+            if isinstance(late, bytes):
+                late = parse_payload(late)["meta_info"]
             self.count = late["completion_tokens"]
             self.meta.update(late)
             if self.rows_sent:

@@ -118,6 +118,25 @@ def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
     )
 
 
+def fold_step(state: OutputState, payload: bytes, text: str, token_id: int, logprob: float) -> Update | None:
+    """The same for a payload of which these values were read already (``step.py``); the rest is parsed late."""
+    token_ids = state.token_ids
+    start = len(token_ids)
+    try:
+        token_ids.append(token_id)
+    except OverflowError:
+        return None
+    state.logprobs.append(logprob)
+    lane = state.text
+    text_start = lane.length
+    lane.append(text)
+    state.late_meta = payload
+    return _new(
+        Update,
+        (state.index, start, False, (token_id,), (logprob,), text, text_start, None, None, None, payload, None),
+    )
+
+
 def _fold_some(state: OutputState, data: dict[str, Any], meta: dict[str, Any]) -> Update | None:
     """The same for a chunk of none or several tokens, or without rows."""
     ids, text, count = data.get("output_ids"), data.get("text"), meta.get("completion_tokens")

@@ -24,6 +24,7 @@ from .extras import ALIGNED
 from .payload import parse_payload
 from .spans import find_spans
 from .state import OutputState
+from .step import Step, learn_step, read_step
 
 #: Below this, parsing everything costs less than finding out what repeats.
 SMALLEST = 1536
@@ -47,6 +48,7 @@ _NEAR = 2048
 _TEXT_PATH: tuple[str, ...] = ("text",)
 _IDS_PATH: tuple[str, ...] = ("output_ids",)
 _ROWS_PATH: tuple[str, ...] = ("meta_info", "output_token_logprobs")
+_STEP_PATHS = (_TEXT_PATH, _IDS_PATH, _ROWS_PATH)
 #: Deltas in which a backslash is nothing special.
 _LISTS_OF_TEXT: tuple[tuple[str, ...], ...] = (
     _TEXT_PATH,
@@ -58,6 +60,12 @@ class _Kind(Enum):
     GROWING = "a snapshot: goes on from what the last payload had"
     CONSTANT = "the same in every payload"
     FRESH = "a delta: repeats nothing, but may hold backslashes"
+
+
+# Told apart once per region of every payload: without the look-up in the class.
+_CONSTANT, _FRESH = _Kind.CONSTANT, _Kind.FRESH
+#: The gap before a region, where it begins, and where the region's known content begins and ends.
+_Known = tuple[bytes, int, int, int]
 
 
 class _Region(NamedTuple):
@@ -93,15 +101,36 @@ class SuffixCutter:
         server in incremental mode would send, as long as no list ran ahead of another.
     """
 
-    __slots__ = ("_failures", "_known", "_payload", "_regions", "_rest", "constants", "ids", "leaves_deltas")
+    __slots__ = (
+        "_alike",
+        "_failures",
+        "_known",
+        "_next",
+        "_patience",
+        "_payload",
+        "_pieces",
+        "_regions",
+        "_rest",
+        "_step",
+        "constants",
+        "ids",
+        "leaves_deltas",
+    )
 
     def __init__(self) -> None:
         self._regions: list[_Region] = []
         self._payload = b""
-        # Per region: the gap before it, and where its known content stands, in the last payload.
-        self._known: list[tuple[bytes, int, int]] = []
+        # Per region, in the last payload.
+        self._known: list[_Known] = []
+        # The payload that was split: the gap before each region and what is new in it, in turn, and what comes last.
+        self._pieces: list[bytes] = []
+        self._next: tuple[bytes, list[_Known]] = (b"", [])
         self._failures = 0
         self._rest = 0
+        # What those with one token look like; learned anew, ever later, after one that does not.
+        self._step: Step | None = None
+        self._alike = 0
+        self._patience = 1
         self.constants: tuple[str, ...] = ()
         self.ids: int = 0
         self.leaves_deltas: bool = False
@@ -111,7 +140,7 @@ class SuffixCutter:
         if self._rest:
             self._rest -= 1
             return
-        self._regions, self._known = [], []
+        self._regions, self._known, self._step = [], [], None
         spans = find_spans(payload)
         kinds: dict[tuple[str, ...], _Kind] = {path: _Kind.GROWING for path in _growing(state) if path in spans}
         for path in _CONSTANTS:
@@ -132,64 +161,113 @@ class SuffixCutter:
             key = re.compile(b"%s[ \t\n\r]*:" % name)
             new = _TEXT if path == _TEXT_PATH else _VALUES
             self._regions.append(_Region(path, name, key, span.opener, span.closer, kind, new))
-            self._known.append((payload[at : span.start], span.start, span.start if kind is _Kind.FRESH else span.end))
+            end = span.start if kind is _FRESH else span.end
+            self._known.append((payload[at : span.start], at, span.start, end))
             at = span.end
         self._payload = payload
         self.ids = len(data.get("output_ids") or ())
-        self.constants = tuple(region.path[-1] for region in self._regions if region.kind is _Kind.CONSTANT)
+        self.constants = tuple(region.path[-1] for region in self._regions if region.kind is _CONSTANT)
         growing = {region.path for region in self._regions if region.kind is _Kind.GROWING}
         self.leaves_deltas = growing == {_TEXT_PATH, _IDS_PATH} | ({_ROWS_PATH} if state.rows_sent else set())
 
-    def cut(self, payload: bytes) -> dict[str, Any] | None:
-        """The payload parsed without what repeats; None if in any doubt."""
+    def split(self, payload: bytes) -> bool:
+        """Compare and cut: find what is new in each region.  False if in any doubt.
+
+        After True the payload is in pieces, to be matched or parsed, and then taken.
+        """
         if not self._regions:
+            return False
+        if self._split(payload):
+            return True
+        self._give_up()
+        return False
+
+    def step(self, state: OutputState) -> tuple[str, int, float] | None:
+        """Text, id and logprob of what was split, if that is all that it adds to a settled output."""
+        step = self._step
+        if step is None or step.steady != state.steady:
             return None
-        data = self._cut(payload)
+        return read_step(step, self._pieces, len(state.token_ids) + 1)
+
+    def reduced(self) -> bytes:
+        """The payload without what repeats."""
+        return b"".join(self._pieces)
+
+    def parse(self) -> dict[str, Any] | None:
+        """The payload parsed without what repeats; None if in any doubt."""
+        data = self._parse()
         if data is None:
             self._give_up()
+        else:
+            self.take()
         return data
 
-    def _cut(self, payload: bytes) -> dict[str, Any] | None:
-        rest: list[bytes] = []
-        known: list[tuple[bytes, int, int]] = []
+    def take(self) -> None:
+        """What was split is, from now on, what the next payload repeats."""
+        self._payload, self._known = self._next
+        self._failures = 0
+
+    def expect(self, state: OutputState) -> None:
+        """What was split and parsed brought one token: those to come may look like it."""
+        if self._step is not None:
+            self._step = None  # this one did not, as something else in it changes, too
+            self._patience *= 2
+            self._alike = 0
+        self._alike += 1
+        if self._alike == self._patience and state.steady is not None:
+            paths = [region.path for region in self._regions]
+            if all(path in paths for path in _STEP_PATHS):
+                text, ids, rows = (2 * paths.index(path) + 1 for path in _STEP_PATHS)
+                self._step = learn_step(self._pieces, (text, ids, rows), len(state.token_ids), state.steady)
+
+    def _split(self, payload: bytes) -> bool:
+        pieces: list[bytes] = []
+        known: list[_Known] = []
         last = memoryview(self._payload)  # its slices are compared without being copied
         position = 0
-        for region, (last_gap, start, end) in zip(self._regions, self._known, strict=True):
+        for region, (last_gap, gap_at, start, end) in zip(self._regions, self._known, strict=True):
             _, _, _, opener, closer, kind, pattern = region
-            gap = last_gap
-            if not payload.startswith(gap, position):
-                gap = payload[position : _find(payload, opener, position) + len(opener)]
-                if not gap.endswith(opener) or _BACKSLASH in gap:
-                    return None
-            begin = position + len(gap)
-            if not payload.startswith(last[start:end], begin):
-                return None
+            gap, after = last_gap, position
+            if payload.startswith(last[gap_at:end], position):
+                begin = position + start - gap_at
+            else:  # maybe only the gap is another one
+                gap = payload[position : payload.find(opener, position) + len(opener)]
+                begin = position + len(gap)
+                if not gap.endswith(opener) or _BACKSLASH in gap or not payload.startswith(last[start:end], begin):
+                    return False
             position = begin + end - start
-            rest.append(gap)
-            if kind is _Kind.CONSTANT:
+            new = b""
+            if kind is _CONSTANT:
                 if not payload.startswith(closer, position):
-                    return None
+                    return False
                 close = position
             else:
-                close = _find(payload, closer, position)
+                # It is nearly always close by, and to search little is cheaper than to prepare for searching much.
+                close = payload.find(closer, position, position + _NEAR)
+                if close < 0 and (close := payload.find(closer, position)) < 0:
+                    return False
                 if close != position:
-                    if close < 0:
-                        return None
                     if pattern is _VALUES and end > start:
                         if payload[position] != _COMMA:  # the list goes on behind the known part
-                            return None
+                            return False
                         position += 1
                     new = payload[position:close]
-                    if pattern.fullmatch(new) is None:
-                        return None
-                    rest.append(new)
                     position = close
-            known.append((gap, begin, begin if kind is _Kind.FRESH else close))
-        tail = payload[position:]
-        if _BACKSLASH in tail:
+            pieces += (gap, new)
+            known.append((gap, after, begin, begin if kind is _FRESH else close))
+        pieces.append(payload[position:])
+        self._pieces = pieces
+        self._next = payload, known
+        return True
+
+    def _parse(self) -> dict[str, Any] | None:
+        pieces = self._pieces
+        for region, new in zip(self._regions, pieces[1::2], strict=True):
+            if new and region.new.fullmatch(new) is None:
+                return None
+        if _BACKSLASH in pieces[-1]:
             return None
-        rest.append(tail)
-        reduced = b"".join(rest)
+        reduced = b"".join(pieces)
         for region in self._regions:
             if reduced.count(region.name) != 1 and len(region.key.findall(reduced)) != 1:
                 return None
@@ -206,7 +284,6 @@ class SuffixCutter:
             value = (data if len(path) == 1 else meta).get(path[-1])
             if type(value) is not (str if path == _TEXT_PATH else list):
                 return None
-        self._payload, self._known, self._failures = payload, known, 0
         return data
 
     def skips(self, state: OutputState) -> Skips | None:
@@ -234,18 +311,14 @@ class SuffixCutter:
         """Start anew with the next payload that is learned."""
         self._regions = []
         self._payload = b""
+        self._pieces = []
+        self._next = (b"", [])
 
     def _give_up(self) -> None:
         # A stream that keeps raising doubts, or repeats nothing, must not pay for looking: rest longer each time.
         self._failures += 1
         self._rest = min(self._failures * self._failures - 1, _MOST_REST)
         self.forget()
-
-
-def _find(payload: bytes, part: bytes, start: int) -> int:
-    # It is nearly always close by, and to search little is cheaper than to prepare for searching much.
-    found = payload.find(part, start, start + _NEAR)
-    return payload.find(part, start) if found < 0 else found
 
 
 def _growing(state: OutputState) -> list[tuple[str, ...]]:
