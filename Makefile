@@ -50,8 +50,9 @@ types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the pub
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
 
 docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .site/
-	@# The variable: Material's makers advertise on every build otherwise.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
+	@# The variable: Material's makers advertise on every build otherwise.  Not --quiet: it would hide the warnings that
+	@# --strict counts.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
 
 fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES=60)
 	$(BIN)/python -m tests.fuzz.campaign $$(( $(MINUTES) * 60 ))
