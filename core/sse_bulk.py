@@ -33,9 +33,8 @@ def take_plain_events(data: bytes, pos: int, last_id: str, events: list[ServerSe
             break
         elif may_split and end - pos < _SMALL_EVENT and data[end + 2 : end + 8] == b"data: ":
             may_split = False
-            values = (data[pos:] if pos else data).split(_BETWEEN)
+            values = data[pos + 6 :].split(_BETWEEN)
             rest = values.pop()  # the last event, perhaps a part of it, perhaps with lines after it
-            values[0] = values[0][6:]
             if LF not in b"".join(values):  # each is one line
                 events.extend(map(make_event, zip(_MESSAGES, values, repeat(last_id))))
                 pos = size - len(rest) - 6

@@ -8,16 +8,15 @@ against each other.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 from .chunk import Chunk
-from .errors import PayloadError
-from .rows import parse_rows
 from .state import OutputState
-from .tokens import parse_ids
 from .update import Update
 
 _CHUNK_KEYS = frozenset({"text", "output_ids", "meta_info", "index"})
+_INTS, _FLOATS = {int}, {float}
 _new = tuple.__new__
 
 
@@ -143,27 +142,37 @@ def _fold_some(state: OutputState, data: dict[str, Any], meta: dict[str, Any]) -
     start = len(state.token_ids)
     if type(text) is not str or type(ids) is not list or type(count) is not int or count != start + len(ids):
         return None
+    # By columns: a step in Python per token would cost more than the parse did.
+    logprobs: tuple[float, ...] = ()
+    types = set(map(type, ids))
     try:
-        new_ids = parse_ids(ids, start)
-        logprobs: tuple[float | None, ...] = ()
         if state.rows_sent:
             rows, length = meta.get("output_token_logprobs"), meta.get("output_token_logprobs_length")
-            if type(rows) is not list or type(length) is not int or length != count:
+            if type(rows) is not list or type(length) is not int or length != count or len(rows) != len(ids):
                 return None
             if "input_token_logprobs" in meta and meta["input_token_logprobs"] is None:
                 return None
-            parsed = parse_rows(rows, start)
-            if parsed.texts is not None or parsed.ids != new_ids or parsed.width != 3:
-                return None
-            logprobs = tuple(None if value != value else value for value in parsed.logprobs)
-            state.logprobs.extend(parsed.logprobs)
-    except PayloadError:
+            if rows:
+                logprobs, row_ids, texts = zip(*rows, strict=True)
+                total = sum(logprobs)
+                if (
+                    row_ids != tuple(ids)
+                    or texts.count(None) != len(texts)
+                    or set(map(type, logprobs)) != _FLOATS
+                    or total - total != 0.0
+                ):
+                    return None
+                types.update(map(type, row_ids))
+        if ids and (types != _INTS or min(ids) < 0):
+            return None
+        state.token_ids.extend(array("q", ids))  # what can refuse, before anything has changed
+    except (TypeError, ValueError, OverflowError):
         return None
-    state.token_ids.extend(new_ids)
+    state.logprobs.extend(logprobs)
     text_start = state.text.length
     state.text.append(text)
     state.late_meta = meta
     return _new(
         Update,
-        (state.index, start, False, tuple(new_ids), logprobs, text, text_start, None, None, None, meta, None),
+        (state.index, start, False, tuple(ids), logprobs, text, text_start, None, None, None, meta, None),
     )
