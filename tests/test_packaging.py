@@ -89,6 +89,10 @@ def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             archive.extractall(out)
     [root] = out.iterdir()
+    # Another checkout, another day, another umask.
+    for path in root.rglob("*.py"):
+        path.chmod(0o664)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
     return root
 
 
@@ -170,8 +174,10 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path, tree: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(wheel: Path, wheel_from_sdist: Path) -> None:
-    assert sorted(zipfile.ZipFile(wheel_from_sdist).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+def test_builds_are_reproducible(wheel: Path, wheel_from_sdist: Path, sdist: Path, unpacked: Path) -> None:
+    """Byte for byte, whatever the files' times and modes are: from the tree, from its sdist, and the sdist of that."""
+    assert wheel_from_sdist.read_bytes() == wheel.read_bytes()
+    assert build(unpacked, "sdist", unpacked.parent / "again").read_bytes() == sdist.read_bytes()
 
 
 def _without_dist_info(wheel: Path) -> set[str]:
@@ -205,6 +211,18 @@ def _name(requirement: str) -> str:
 def test_the_license_is_named_and_shipped(metadata: Message, wheel: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert any(name.endswith("LICENSE") for name in zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.mark.slow
+def test_the_metadata_is_complete(metadata: Message) -> None:
+    assert metadata["Summary"]
+    assert metadata["Keywords"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert str(metadata.get_payload()).lstrip().startswith("# ssefold")
+    said = {line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier", []) if ":: Python :: 3." in line}
+    assert said == {"3.10", "3.11", "3.12", "3.13"}
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert {"Typing :: Typed", "Framework :: AsyncIO", "Framework :: Trio"} <= set(metadata.get_all("Classifier", []))
 
 
 def test_every_file_is_installed(repository: Path) -> None:
