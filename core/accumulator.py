@@ -21,7 +21,7 @@ from .native import native_response, rows_of, text_of
 from .replay import ReplayArray, TopPReplay
 from .snapshot import Snapshot
 from .state import OutputState
-from .steady import steady_keys
+from .steady import steady_form
 from .tokens import TokenStep
 from .update import Update
 from .views import Floats, Ints, copy_json, freeze
@@ -306,7 +306,7 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     state.ids_sent = state.ids_sent or chunk.ids is not None
     state.begun = True
     state.finish = chunk.finish
-    state.steady = None if tokens is None else steady_keys(state, chunk)
+    state.steady = None if tokens is None else steady_form(state, chunk)
     ids = state.token_ids[start:]
     logprobs = state.logprobs[start:]
     if replace:

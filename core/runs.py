@@ -17,6 +17,7 @@ from itertools import accumulate, count, repeat
 from .payload import json_backend
 from .spans import find_spans
 from .state import OutputState
+from .steady import form_of
 from .update import Update
 
 #: Fewer events than this are not worth the preparation.
@@ -139,8 +140,8 @@ def _fold_columns(state: OutputState, payloads: Sequence[bytes], columns: list[t
         return []
     if totals != list(range(start + 1, start + len(ids) + 1)) or set(map(type, logprobs)) != {float}:
         return []
-    if tuple(meta) != state.steady:
-        return []  # the pattern is older than the keys that the stream has now
+    if form_of(meta) != state.steady:
+        return []  # the pattern is older than the form that the stream has now
     lane = state.text
     starts = accumulate(map(len, texts), initial=lane.length)
     none = repeat(None)

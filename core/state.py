@@ -67,8 +67,8 @@ class OutputState:
         self.meta: dict[str, Any] = {}
         #: meta_info of the last chunk that went the short way, or its payload, not merged yet; see settle().
         self.late_meta: dict[str, Any] | bytes | None = None
-        #: Keys that the next chunk's meta_info must have to go the short way; see steady.py.
-        self.steady: tuple[str, ...] | None = None
+        #: The form that the next chunk's meta_info must have to go the short way; see steady.py.
+        self.steady: list[object] | None = None
         #: Other top-level keys (prompt_token_ids, ...), the last of each.
         self.other: dict[str, Any] = {}
         self.count: int | None = None

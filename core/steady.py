@@ -20,8 +20,13 @@ _INTS, _FLOATS = {int}, {float}
 _new = tuple.__new__
 
 
-def steady_keys(state: OutputState, chunk: Chunk) -> tuple[str, ...] | None:
-    """The keys of ``meta_info`` that the next chunk must have to go the short way; None if it must not.
+def form_of(meta: dict[str, Any]) -> list[object]:
+    """The keys of ``meta_info`` and the types of their values."""
+    return [*meta, *map(type, meta.values())]
+
+
+def steady_form(state: OutputState, chunk: Chunk) -> list[object] | None:
+    """The form of ``meta_info`` that the next chunk must have to go the short way; None if it must not.
 
     A snapshot from which everything known was cut (``suffix.py``) is a delta as well.
     """
@@ -47,7 +52,9 @@ def steady_keys(state: OutputState, chunk: Chunk) -> tuple[str, ...] | None:
             return None
         if name in _NEVER:
             return None
-    return tuple(chunk.meta)
+    if chunk.meta.get("finish_reason", True) is not None or chunk.meta.get("input_token_logprobs", ()) is None:
+        return None
+    return form_of(chunk.meta)
 
 
 #: With one of these in every chunk there is more to do.
@@ -77,7 +84,7 @@ def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
     if type(meta) is not dict:
         return None
     try:
-        if tuple(meta) != state.steady or meta["finish_reason"] is not None:
+        if [*meta, *map(type, meta.values())] != state.steady:  # so a count is an int, and finish_reason null
             return None
         ids = data["output_ids"]
         text = data["text"]
@@ -93,15 +100,12 @@ def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
             meta["output_token_logprobs_length"] != total
             or ids != [token_id]
             or type(ids[0]) is not int
-            or type(meta["output_token_logprobs_length"]) is not int
             or type(token_id) is not int
             or type(logprob) is not float
             or type(text) is not str
             or row_text is not None
-            or type(count) is not int
             or logprob - logprob != 0.0
             or token_id < 0
-            or meta["input_token_logprobs"] is None
         ):
             return None
         token_ids.append(token_id)  # the one call that can refuse, before anything has changed
@@ -148,9 +152,7 @@ def _fold_some(state: OutputState, data: dict[str, Any], meta: dict[str, Any]) -
     try:
         if state.rows_sent:
             rows, length = meta.get("output_token_logprobs"), meta.get("output_token_logprobs_length")
-            if type(rows) is not list or type(length) is not int or length != count or len(rows) != len(ids):
-                return None
-            if "input_token_logprobs" in meta and meta["input_token_logprobs"] is None:
+            if type(rows) is not list or length != count or len(rows) != len(ids):
                 return None
             if rows:
                 logprobs, row_ids, texts = zip(*rows, strict=True)

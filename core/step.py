@@ -25,17 +25,17 @@ class Step(NamedTuple):
 
     :ivar fixed: of each fixed piece the parts around the counts in it.
     :ivar text: where among all pieces the new text is; ``ids`` and ``rows`` likewise.
-    :ivar steady: the keys of meta_info.
+    :ivar steady: the form of meta_info.
     """
 
     fixed: list[list[bytes]]
     text: int
     ids: int
     rows: int
-    steady: tuple[str, ...]
+    steady: list[object]
 
 
-def learn_step(pieces: list[bytes], places: tuple[int, int, int], total: int, steady: tuple[str, ...]) -> Step | None:
+def learn_step(pieces: list[bytes], places: tuple[int, int, int], total: int, steady: list[object]) -> Step | None:
     """The form of a payload, in pieces, that was folded and brought one token, the ``total``-th.
 
     :param pieces: fixed ones and new ones in turn, a fixed one first and last.

@@ -1,51 +1,33 @@
 """Whatever is skipped, cut or folded at once comes out as if every byte had been parsed.
 
-``reference.py`` is the long way.  The thresholds below which the short ways are not worth it are patched, so that they
-are taken by small bodies too, and on both sides of the border.
+``reference.py`` is the long way.  Small bodies take the short ways too, and on both sides of the border
+(``short_ways.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ssefold.decoder
-import ssefold.outputs
-import ssefold.runs
-import ssefold.suffix
 from ssefold import IncompleteStreamError
 from ssefold.transports.testing import Profile
 from tests.core.by_hand import Folded, cut, exact, fold, shown
 from tests.core.corpus import cases, profiles
 from tests.core.mutations import edited, mutated, respelled, some_cases
 from tests.core.reference import Reference
+from tests.core.short_ways import BETWEEN, DEFAULT, EAGER, THRESHOLDS, short_ways
 from tests.truth.recorded import Recorded, captures, streams
 from tests.truth.strategies import Run, runs
 
-THRESHOLDS = ((ssefold.outputs, "SMALLEST"), (ssefold.decoder, "_WORTH_A_RUN"), (ssefold.decoder, "_FIRST_LOOK"),
-              (ssefold.runs, "SHORTEST"), (ssefold.suffix, "_SMALLEST_CONSTANT"))  # fmt: skip
-DEFAULT = (1536, 4096, 2048, 6, 256)
-EAGER = (0, 1, 200, 2, 2)
-BETWEEN = (700, 600, 300, 3, 40)
 SETTLED = tuple(profile for profile in profiles() if profile.rows_incremental and profile.family == "sglang")
 """Servers whose streams are deltas in every lane: the ones from which runs of events are folded at once."""
 settings_of_short_ways = st.sampled_from(
     (DEFAULT, EAGER, BETWEEN, (400, 1, 1, 1, 2), (1000, 300, 450, 2, 100), (0, 10**9, 1, 2, 2), (10**9, 1, 100, 1, 2))
 )
-
-
-@contextmanager
-def short_ways(values: Sequence[int]) -> Iterator[None]:
-    """Take the short ways from these sizes on."""
-    with pytest.MonkeyPatch.context() as patch:
-        for (module, name), value in zip(THRESHOLDS, values, strict=True):
-            patch.setattr(module, name, value)
-        yield
 
 
 def test_thresholds_are_those_that_are_patched() -> None:

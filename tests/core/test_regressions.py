@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ from ssefold.transports.testing import (
     encode,
 )
 from tests.core.by_hand import cut, each_byte, fold
-from tests.core.corpus import plain
-from tests.core.mutations import event
-from tests.core.test_fast_path import EAGER, same_as_long_way, short_ways
+from tests.core.corpus import finite, plain
+from tests.core.mutations import event, payload_of
+from tests.core.short_ways import EAGER, short_ways
+from tests.core.test_fast_path import same_as_long_way
 
 EVENTS = encode(
     Script(
@@ -228,3 +230,17 @@ def test_text_of_old_servers_is_a_snapshot_under_either_flag(name: str) -> None:
     assert [payload["text"] for payload in body.payloads] == ["ab", "ab"]
     for mode in ("auto", "incremental"):
         assert fold(body.events, mode=mode).outputs[0].text() == "ab"
+
+
+@pytest.mark.parametrize("profile", [CUMULATIVE, INCREMENTAL], ids=str)
+def test_a_value_that_is_a_list_for_one_chunk_leaves_the_same_state(profile: Profile) -> None:
+    """A settled stream did not note that the list is no lane, and its snapshot differed from the long way's."""
+    body = encode(finite(12), profile)
+    odd = body.events[6].replace(b'"dp_rank":null', b'"dp_rank":[0]')
+    assert odd != body.events[6]
+    with short_ways(EAGER):
+        folded = fold([*body.events[:6], odd, *body.events[7:]])
+    one_by_one = Accumulator()
+    for event_bytes in [*body.events[:6], odd, *body.events[7:-1]]:
+        one_by_one.add(json.loads(payload_of(event_bytes)))
+    assert folded.outputs[0].snapshot().to_bytes() == one_by_one.snapshot().to_bytes()

@@ -29,7 +29,8 @@ from ssefold.transports.testing import Body
 from tests.core.by_hand import Sample, shown
 from tests.core.follow import agrees
 from tests.core.mutations import event, some_cases
-from tests.core.test_fast_path import DEFAULT, EAGER, SETTLED, short_ways
+from tests.core.short_ways import DEFAULT, EAGER, short_ways
+from tests.core.test_fast_path import SETTLED
 
 
 class Decoding(RuleBasedStateMachine):

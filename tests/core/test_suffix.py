@@ -23,7 +23,8 @@ from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, encode
 from tests.core.by_hand import fold
 from tests.core.corpus import finite, scored
 from tests.core.mutations import event, payload_of
-from tests.core.test_fast_path import EAGER, same_as_long_way, short_ways
+from tests.core.short_ways import EAGER, short_ways
+from tests.core.test_fast_path import same_as_long_way
 
 _TOKENS = 16
 _AT = 10
