@@ -60,6 +60,8 @@ class Dialer:
             head = await exchange.send(method, url, body, headers)
             while len(answer) < BODY_SIZE and (data := await exchange.read()):
                 answer += data
+        except ValueError as error:  # a router may name anything as a worker's url
+            raise TransportError(f"{method} {url} can not be sent: {error}") from error
         finally:
             await exchange.close()
         return head.status, answer
@@ -121,7 +123,7 @@ class HTTPExchange:
             lines["Authorization"] = "Basic " + base64.b64encode(unquote(user).encode("utf-8")).decode("ascii")
         try:
             head = h11.Request(method=method, target=target, headers=list(lines.items()))
-        except h11.LocalProtocolError as error:
+        except (h11.LocalProtocolError, UnicodeError) as error:
             raise TransportError(f"the request to {self._place} can not be sent: {error}") from error
         events = (head, h11.Data(body), h11.EndOfMessage())
         return b"".join(self._protocol.send(event) or b"" for event in events)

@@ -49,8 +49,10 @@ class Folding:
         return self._decoder.outputs
 
     def snapshots(self) -> dict[int, Snapshot]:
-        """A frozen copy of every output."""
-        return self._decoder.snapshots()
+        """A frozen copy of every output that was asked for."""
+        expected = self._expected
+        found = self._decoder.snapshots()
+        return {index: one for index, one in found.items() if expected is None or index < expected}
 
     @property
     def over(self) -> bool:

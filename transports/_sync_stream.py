@@ -45,6 +45,7 @@ class SyncGenerateStream:
         self._exchange: SyncExchange | None = None
         self._may_run = False
         self._released = False
+        self._ends_by: float | None = None
         self._lock = threading.Lock()
 
     # ---- what came
@@ -128,6 +129,12 @@ class SyncGenerateStream:
 
     def _read_once(self) -> None:
         folding = self._folding
+        if folding.says_done:
+            # Only the end of the body is missing; a server that sends other things instead is not listened to for ever.
+            self._ends_by = self._ends_by or time.monotonic() + self._options.abort_timeout
+            if time.monotonic() > self._ends_by:
+                folding.end()
+                return
         try:
             data = self._entered().read()
         except TransportError as error:
@@ -177,8 +184,9 @@ class SyncGenerateStream:
         if head.status == 503 and self._attempts_left():
             return b""  # an unread answer closes its connection: the next attempt gets a fresh one
         body = b""
+        ends_by = time.monotonic() + self._options.abort_timeout
         try:
-            while len(body) < BODY_LIMIT and (data := exchange.read()):
+            while len(body) < BODY_LIMIT and time.monotonic() < ends_by and (data := exchange.read()):
                 body += data
         except TransportError:
             pass  # the status says more than how its explanation broke off

@@ -130,9 +130,13 @@ class UpdateStream:
             else:
                 folding.end()
 
+        async def read_to_end() -> None:
+            while not folding.over:
+                await read()
+
         if folding.says_done:
             # Only the end of the body is missing: the connection can be used again if it comes, and is closed if not.
-            if not await self._runtime.bounded(read, self._options.abort_timeout):
+            if not await self._runtime.bounded(read_to_end, self._options.abort_timeout):
                 folding.end()
         elif exchange.fragile:
             seconds = self._options.idle_timeout

@@ -91,6 +91,7 @@ class _Exchange:
         self._response: aiohttp.ClientResponse | None = None
         self._failure: TransportError | None = None
         self._place = ""
+        self._connection_closed: asyncio.Future[None] | None = None
 
     async def open(self, request: PreparedRequest) -> Head:
         self._place = request.place
@@ -100,11 +101,12 @@ class _Exchange:
             )
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
             raise _failed(self._place, error, began=False) from error
+        self._watch(response)
         encoding = response.headers.get("content-encoding", "").strip().lower()
         return Head(
             response.status,
             response.headers.get("content-type", ""),
-            "" if self._session.auto_decompress else encoding,
+            "" if self._session.auto_decompress and "," not in encoding else encoding,
         )
 
     async def read(self) -> bytes:
@@ -133,6 +135,19 @@ class _Exchange:
             if timer is not None:
                 timer.cancel()
 
+    def _watch(self, response: aiohttp.ClientResponse) -> None:
+        # When the framing of a body breaks, aiohttp closes the connection, and tells nobody who waits for the body.
+        connection = response.connection
+        self._connection_closed = getattr(getattr(connection, "protocol", None), "closed", None)
+        if self._connection_closed is not None:
+            self._connection_closed.add_done_callback(self._lost)
+
+    def _lost(self, closed: asyncio.Future[None]) -> None:
+        reason = None if closed.cancelled() else closed.exception()
+        content = None if self._response is None else self._response.content
+        if content is not None and content.exception() is None and not content.is_eof():
+            content.set_exception(reason or aiohttp.ClientPayloadError("the connection was closed amid the body"))
+
     def _expire(self) -> None:
         # The read ends, but not the connection: a server must be told before that.
         self._idle = True
@@ -143,6 +158,12 @@ class _Exchange:
         response, self._response = self._response, None
         if response is None:
             return b""
+        closed = self._connection_closed
+        if closed is not None:
+            # The connection may serve many others, and whatever ends it then is nobody's failure.
+            for callback in (self._lost, _look_at):
+                closed.remove_done_callback(callback)
+            closed.add_done_callback(_look_at)
         left = _left_over(response)
         if response.content.at_eof():
             response.release()
@@ -150,6 +171,11 @@ class _Exchange:
             response.close()
             await asyncio.sleep(0)  # the transport closes its socket with the loop's next turn
         return left
+
+
+def _look_at(closed: asyncio.Future[None]) -> None:
+    if not closed.cancelled():
+        closed.exception()
 
 
 def _left_over(response: aiohttp.ClientResponse) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
 
 from ._abort import BODY_SIZE
@@ -31,6 +32,9 @@ __all__ = ["collect", "collect_sync", "generate"]
 
 _UNSENT = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
 _CUT = {"RemoteProtocolError", "ReadError", "WriteError", "CloseError"}
+# httpx undoes each read whole.  These two make at most a thousand times as much of it; others, and several on top of
+# each other, make gigabytes of a few kilobytes.
+_UNDONE = {"gzip", "deflate"}
 
 
 @overload
@@ -188,11 +192,12 @@ class _SyncHttpx:
     ) -> tuple[int, bytes]:
         limits = _timeouts(self._client, connect=timeout, read=timeout, write=timeout, pool=patience)
         parts: list[bytes] = []
+        ends_by = monotonic() + timeout  # the client's own timeouts begin anew with every byte
         try:
             with self._client.stream(method, url, content=body, headers=dict(headers), **limits) as response:
                 for data in _sync_chunks(response):
                     parts.append(data)
-                    if sum(map(len, parts)) > BODY_SIZE:
+                    if sum(map(len, parts)) > BODY_SIZE or monotonic() > ends_by:
                         break
         except Exception as error:
             raise _failed(f"{method} {url}", error, sent=False) from error
@@ -261,12 +266,17 @@ def _sync_chunks(response: Any) -> Iterator[bytes]:
 
 def _needs_client(response: Any) -> bool:
     """Only the client has the body: it is encoded, or was read beforehand as test transports do it."""
-    encoding = str(_headers(response).get("content-encoding", "")).strip().lower()
-    return encoding not in ("", "identity") or bool(getattr(response, "is_stream_consumed", False))
+    return _encoding(response) in _UNDONE or bool(getattr(response, "is_stream_consumed", False))
 
 
 def _head(response: Any) -> Head:
-    return Head(response.status_code, str(_headers(response).get("content-type", "")))
+    encoding = _encoding(response)
+    kind = str(_headers(response).get("content-type", ""))
+    return Head(response.status_code, kind, "" if encoding in _UNDONE else encoding)
+
+
+def _encoding(response: Any) -> str:
+    return str(_headers(response).get("content-encoding", "")).strip().lower()
 
 
 def _headers(response: Any) -> Mapping[str, str]:

@@ -72,13 +72,20 @@ class RawServer:
 def _request(connection: socket.socket) -> bytes:
     data = b""
     while b"\r\n\r\n" not in data:
-        data += connection.recv(2**16)
+        data += _more(connection)
     head, _, body = data.partition(b"\r\n\r\n")
     lengths = [int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
     length = lengths[0] if lengths else 0
     while len(body) < length:
-        body += connection.recv(2**16)
+        body += _more(connection)
     return head + b"\r\n\r\n" + body
+
+
+def _more(connection: socket.socket) -> bytes:
+    data = connection.recv(2**16)
+    if not data:
+        raise ConnectionError("the client closed amid its request")
+    return data
 
 
 def sends(*parts: bytes, reset: bool = False) -> Answer:
