@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -43,7 +44,10 @@ def server(serve: Callable[..., FakeSGLang]) -> FakeSGLang:
 
 @pytest.fixture(scope="session", autouse=True)
 def _garbage_of_today() -> None:
-    """Collections look at what tests leave, not at the libraries that were imported before them."""
+    """Collections look at what tests leave, not at the libraries, which are imported before them."""
+    for library in ("anyio", "trio", "httpx", "aiohttp", "h11"):
+        with suppress(ImportError):
+            import_module(library)
     gc.collect()
     gc.freeze()
 

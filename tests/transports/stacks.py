@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import socket
 import ssl
+import stat
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,8 +26,9 @@ from ssefold import Update
 T = TypeVar("T")
 TLS = ssl.create_default_context()
 """One for all clients: reading the certificates takes longer than most tests."""
+PATIENCE = 120.0
+"""Seconds that a client of ours waits for a server on a machine that does much else."""
 OPEN_FILES = Path("/proc/self/fd")
-CONNECTIONS = Path("/proc/net/tcp")
 
 
 class Stream(Protocol):
@@ -95,8 +99,10 @@ class Stack:
             import httpx
 
             options: dict[str, Any] = {
-                "timeout": httpx.Timeout(30.0),
-                "limits": httpx.Limits(max_connections=limits.get("connections")),
+                "timeout": httpx.Timeout(PATIENCE),
+                "limits": httpx.Limits(
+                    max_connections=limits.get("connections"), max_keepalive_connections=limits.get("idle")
+                ),
                 "verify": TLS,
             }
             if self.is_sync:
@@ -109,7 +115,8 @@ class Stack:
             import aiohttp
 
             connector = aiohttp.TCPConnector(limit=limits.get("connections") or 0)
-            async with aiohttp.ClientSession(connector=connector) as session:
+            timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE, sock_read=PATIENCE)
+            async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
                 yield AiohttpClient(session)
         else:
             yield AnyioClient()
@@ -219,23 +226,29 @@ class AnyioClient:
 
 
 def client_sockets() -> int:
-    """Sockets of this process that are connected to a server; 0 where the system does not tell.
+    """TCP sockets of this process that are not a server's; 0 where the system does not tell.
 
     Servers of a test close their ends in threads of their own, when they come to it: they are left out, by their ports.
     """
     if not OPEN_FILES.exists():
         return 0
-    mine = {name[8:-1] for name in map(link_of, OPEN_FILES.iterdir()) if name.startswith("socket:[")}
-    rows = [line.split() for line in CONNECTIONS.read_text(encoding="ascii").splitlines()[1:]]
-    listening = {row[1] for row in rows if row[3] == "0A"}
-    return sum(row[9] in mine and row[1] not in listening for row in rows)
-
-
-def link_of(entry: Path) -> str:
-    try:
-        return str(entry.readlink())
-    except OSError:
-        return ""  # closed meanwhile; the folder's own descriptor, for one
+    listening: set[Any] = set()
+    others: list[Any] = []
+    for number in [int(entry.name) for entry in OPEN_FILES.iterdir()]:
+        try:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as one:
+                if one.family not in (socket.AF_INET, socket.AF_INET6) or one.type != socket.SOCK_STREAM:
+                    continue
+                place = one.getsockname()
+                if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    listening.add(place)
+                else:
+                    others.append(place)
+        except OSError:
+            continue  # closed meanwhile; the folder's own descriptor, for one
+    return sum(place not in listening for place in others)
 
 
 def running_tasks() -> set[Any]:

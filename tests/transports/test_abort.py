@@ -22,7 +22,8 @@ from tests.transports.test_errors import chunk
 anyio = pytest.importorskip("anyio", reason="the tests run on anyio")
 
 Serve = Callable[..., FakeSGLang]
-# So long that no output ends by itself before anybody can leave, however quick the machine.
+# No output ends by itself before anybody can leave, however quick the machine: servers are held, mostly.  Where one
+# has to be decoding when its client leaves, the answer is long instead.
 LONG = {**ASK, "sampling_params": {"max_new_tokens": 8_000}}
 
 
@@ -37,9 +38,10 @@ async def leave_after(client: BoundClient, url: str, payload: dict[str, Any], to
 
 def test_a_closed_connection_frees_most_versions(stack: Stack, serve: Serve) -> None:
     server = serve(profile="0.5.23")
+    server.hold(after=3)
 
     async def test(client: BoundClient) -> None:
-        await leave_after(client, server.url, LONG, 3)
+        await leave_after(client, server.url, ASK, 3)
 
     stack.run(test)
     server.wait_until(lambda counters: counters.running == 0)
@@ -50,12 +52,14 @@ def test_a_closed_connection_frees_most_versions(stack: Stack, serve: Serve) -> 
 def test_a_closed_connection_leaves_a_zombie_in_0_5_18(stack: Stack, serve: Serve) -> None:
     """sglang 36333: what on_cancel is for."""
     server = serve(profile="0.5.18")
-    ask = {**ASK, "sampling_params": {"max_new_tokens": 200}}
+    server.hold(after=3)
 
     async def test(client: BoundClient) -> None:
-        await leave_after(client, server.url, ask, 3)
+        await leave_after(client, server.url, ASK, 3)
 
     stack.run(test)
+    server.wait_until(lambda counters: counters.disconnects == 1)
+    server.release()
     server.wait_until(lambda counters: counters.running == 0)
     assert server.counters.orphaned == 1
 
@@ -64,10 +68,10 @@ def test_a_closed_connection_leaves_a_zombie_in_0_5_18(stack: Stack, serve: Serv
     ("ask", "tokens"),
     [
         (LONG, 1),
-        ({**LONG, "sampling_params": {"max_new_tokens": 8_000, "n": 4}}, 30),
-        ({**LONG, "input_ids": [[1], [2], [3]]}, 20),
-        ({**LONG, "input_ids": [[1], [2]], "rid": ["first", "second"]}, 10),
-        ({**LONG, "input_ids": [[1, 2]], "rid": "batch"}, 1),
+        ({**ASK, "sampling_params": {"max_new_tokens": 24, "n": 4}}, 30),
+        ({**ASK, "input_ids": [[1], [2], [3]]}, 20),
+        ({**ASK, "input_ids": [[1], [2]], "rid": ["first", "second"]}, 10),
+        ({**ASK, "input_ids": [[1, 2]], "rid": "batch"}, 1),
     ],
     ids=["single", "n=4", "batch", "batch with ids", "batch of one"],
 )
@@ -76,6 +80,9 @@ def test_leaving_stops_every_output(
     stack: Stack, serve: Serve, ask: dict[str, Any], tokens: int, on_cancel: str
 ) -> None:
     workers = [serve(profile="0.5.18"), serve(profile="0.5.18")]
+    if ask is not LONG:
+        for worker in workers:
+            worker.hold(after=8)
     with FakeRouter(workers) as router:
         url = router.url if on_cancel == "router" else workers[0].url
 
@@ -96,7 +103,7 @@ def test_leaving_before_the_first_token_stops_it_too(async_stack: Stack, serve: 
 
     async def test(client: BoundClient) -> None:
         with anyio.CancelScope() as scope:
-            async with client.generate(server.url + "/generate", LONG, on_cancel="direct") as stream:
+            async with client.generate(server.url + "/generate", ASK, on_cancel="direct") as stream:
                 await in_thread(server.wait_until, lambda counters: counters.running == 1)
                 scope.cancel()
                 await read(stream)
@@ -125,7 +132,7 @@ def test_a_broken_stream_frees_the_server_as_well(stack: Stack, serve: Serve) ->
 
     async def test(client: BoundClient) -> None:
         with pytest.raises(TransportError, match="idle_timeout"):
-            await client.collect(server.url + "/generate", LONG, on_cancel="direct", idle_timeout=0.5)
+            await client.collect(server.url + "/generate", ASK, on_cancel="direct", idle_timeout=0.2)
 
     stack.run(test)
     server.wait_until(lambda counters: counters.running == 0)
@@ -133,8 +140,10 @@ def test_a_broken_stream_frees_the_server_as_well(stack: Stack, serve: Serve) ->
 
 
 def test_the_abort_carries_the_callers_headers(stack: Stack, server: FakeSGLang) -> None:
+    server.hold(after=1)
+
     async def test(client: BoundClient) -> None:
-        await leave_after(client, server.url, LONG, 1, on_cancel="direct", headers={"Authorization": "Bearer t"})
+        await leave_after(client, server.url, ASK, 1, on_cancel="direct", headers={"Authorization": "Bearer t"})
 
     stack.run(test)
     seen = server.seen[-1]
@@ -145,8 +154,8 @@ def test_the_abort_carries_the_callers_headers(stack: Stack, server: FakeSGLang)
 def test_abort_reads_on_to_the_end_that_carries_the_replay_arrays(stack: Stack, serve: Serve) -> None:
     server = serve(profile="0.5.15.post1-slime")
     ask = {
-        **LONG,
-        "sampling_params": {"max_new_tokens": 400, "custom_params": {"return_top_p_token_ids": True}},
+        **ASK,
+        "sampling_params": {"max_new_tokens": 24, "custom_params": {"return_top_p_token_ids": True}},
     }
     truth = server.truth(ask)[0]
     server.hold(after=6)
@@ -184,7 +193,7 @@ def test_abort_of_a_request_that_waits(stack: Stack, serve: Serve, profile: str)
     server.hold(after=0)
 
     async def test(client: BoundClient) -> None:
-        async with client.generate(server.url + "/generate", LONG) as stream:
+        async with client.generate(server.url + "/generate", ASK) as stream:
             server.wait_until(lambda counters: counters.running == 1)
             await stream.abort()
             [update] = await read(stream)
@@ -199,10 +208,10 @@ def test_abort_of_a_request_that_waits(stack: Stack, serve: Serve, profile: str)
 def test_abort_of_a_request_that_was_retracted(stack: Stack, serve: Serve, profile: str) -> None:
     """The queue's abort is a snapshot with the last id alone (wire d.4, d.5): no token is lost or doubled."""
     server = serve(profile=profile, fault=Fault(retract_after=5))
-    truth = server.truth(LONG)[0]
+    truth = server.truth(ASK)[0]
 
     async def test(client: BoundClient) -> None:
-        async with client.generate(server.url + "/generate", LONG) as stream:
+        async with client.generate(server.url + "/generate", ASK) as stream:
             updates = []
             while tokens_of(stream) < 5:
                 updates.append(await stream.__anext__())
@@ -215,11 +224,11 @@ def test_abort_of_a_request_that_was_retracted(stack: Stack, serve: Serve, profi
 
 
 def test_abort_of_several_outputs(stack: Stack, server: FakeSGLang) -> None:
-    ask = {**LONG, "sampling_params": {"max_new_tokens": 8_000, "n": 3}}
+    ask = {**ASK, "sampling_params": {"max_new_tokens": 24, "n": 3}}
+    server.hold(after=4)
 
     async def test(client: BoundClient) -> None:
         async with client.generate(server.url + "/generate", ask) as stream:
-            server.hold(after=4)
             while not (len(stream.outputs) == 3 and tokens_of(stream) >= 12):
                 await stream.__anext__()
             await stream.abort()
@@ -232,12 +241,12 @@ def test_abort_of_several_outputs(stack: Stack, server: FakeSGLang) -> None:
 
 def test_abort_from_another_task_while_the_stream_is_read(async_stack: Stack, server: FakeSGLang) -> None:
     server.hold(after=3)
-    truth = server.truth(LONG)[0]
+    truth = server.truth(ASK)[0]
 
     async def test(client: BoundClient) -> None:
         got: list[int] = []
 
-        async with client.generate(server.url + "/generate", LONG) as stream, anyio.create_task_group() as group:
+        async with client.generate(server.url + "/generate", ASK) as stream, anyio.create_task_group() as group:
 
             async def consume() -> None:
                 async for update in stream:
@@ -254,11 +263,13 @@ def test_abort_from_another_task_while_the_stream_is_read(async_stack: Stack, se
 
 
 def test_abort_that_nobody_takes(stack: Stack, serve: Serve, events: list[tuple[str, dict[str, Any]]]) -> None:
-    with FakeRouter([serve()]) as router:
+    server = serve()
+    server.hold(after=2)
+    with FakeRouter([server]) as router:
 
         async def test(client: BoundClient) -> None:
             async with client.generate(
-                router.url + "/generate", LONG, on_cancel="direct", on_event=lambda *event: events.append(event)
+                router.url + "/generate", ASK, on_cancel="direct", on_event=lambda *event: events.append(event)
             ) as stream:
                 await stream.__anext__()
                 with pytest.raises(TransportError, match="status 404") as caught:
@@ -300,30 +311,31 @@ def test_a_router_that_names_no_workers(stack: Stack, answer: bytes) -> None:
 def test_200_aborted_streams_leave_no_orphan(stack: Stack, serve: Serve) -> None:
     """All at once, over a pool that their aborts do not fit into; the version is one that forgets and decodes on."""
     server = serve(profile="0.5.18-incremental")
+    server.hold(after=3)
     streams: list[Any] = []
 
     async def one(client: BoundClient) -> None:
-        stream = client.generate(server.url + "/generate", LONG, on_cancel="direct", abort_timeout=30)
+        stream = client.generate(server.url + "/generate", ASK, on_cancel="direct", abort_timeout=30)
         streams.append(stream)
         async with stream:
             await read(stream)
 
     async def all_at_once(client: BoundClient) -> None:
-        server.hold(after=3)
         async with anyio.create_task_group() as group:
             for _ in range(200):
                 group.start_soon(one, client)
+            await in_thread(server.wait_until, lambda counters: counters.tokens == 600)
             await until(lambda: sum(map(tokens_of, streams)) == 600)
             group.cancel_scope.cancel()
 
     async def one_by_one(client: BoundClient) -> None:
-        streams.extend([await leave_after(client, server.url, LONG, 3, on_cancel="direct") for _ in range(200)])
+        streams.extend([await leave_after(client, server.url, ASK, 3, on_cancel="direct") for _ in range(200)])
 
     stack.run(one_by_one if stack.is_sync else all_at_once, connections=None if stack.is_sync else 220)
     server.wait_until(lambda counters: counters.running == 0)
     counters = server.counters
     assert (counters.outputs, counters.aborted, counters.orphans, counters.orphaned) == (200, 200, 0, 0)
-    truth = server.truth(LONG)[0]
+    truth = server.truth(ASK)[0]
     for stream in streams:
         held = tuple(stream.outputs[0].token_ids)
         assert len(held) >= 3
@@ -339,7 +351,7 @@ def test_a_full_pool_gives_its_own_connection_to_the_abort(async_stack: Stack, s
         streams: list[Any] = []
 
         async def one() -> None:
-            stream = client.generate(server.url + "/generate", LONG, on_cancel="direct", abort_timeout=2)
+            stream = client.generate(server.url + "/generate", ASK, on_cancel="direct", abort_timeout=2)
             streams.append(stream)
             async with stream:
                 await read(stream)
@@ -361,10 +373,10 @@ def test_ids_of_one_length_do_not_stop_each_other(stack: Stack, server: FakeSGLa
 
     async def test(client: BoundClient) -> None:
         url = server.url + "/generate"
-        async with client.generate(url, LONG) as kept:
+        async with client.generate(url, ASK) as kept:
             await kept.__anext__()
             for _ in range(20):
-                await leave_after(client, server.url, LONG, 1, on_cancel="direct")
+                await leave_after(client, server.url, ASK, 1, on_cancel="direct")
             await in_thread(server.wait_until, lambda counters: counters.running == 1)
             assert kept.outputs[0].finish_reason is None
 
@@ -376,9 +388,9 @@ def test_the_server_itself_matches_by_prefix(stack: Stack, server: FakeSGLang) -
 
     async def test(client: BoundClient) -> None:
         url = server.url + "/generate"
-        async with client.generate(url, LONG, rid="r10") as longer:
+        async with client.generate(url, ASK, rid="r10") as longer:
             await longer.__anext__()
-            await leave_after(client, server.url, LONG, 1, on_cancel="direct", rid="r1")
+            await leave_after(client, server.url, ASK, 1, on_cancel="direct", rid="r1")
             await read(longer)
         assert longer.outputs[0].finish_reason.type == "abort"
 
@@ -393,7 +405,7 @@ def test_cancelling_many_tasks_natively(serve: Serve) -> None:
     server.hold(after=2)
 
     async def test(client: BoundClient) -> None:
-        streams = [client.generate(server.url + "/generate", LONG, on_cancel="direct") for _ in range(32)]
+        streams = [client.generate(server.url + "/generate", ASK, on_cancel="direct") for _ in range(32)]
 
         async def one(stream: Any) -> None:
             async with stream:

@@ -51,7 +51,8 @@ def test_512_streams_at_once(async_stack: Stack) -> None:
                 group.start_soon(one, n)
 
     with ServerProcess(profile="0.5.23-incremental") as server:
-        async_stack.run(test)
+        # httpcore looks at all connections for every idle one, whenever a request ends: none is kept.
+        async_stack.run(test, idle=0)
     assert got == truth
     assert (server.account["finished"], server.account["disconnects"]) == (512, 0)
 
@@ -146,7 +147,7 @@ class Soak:
 
     async def _stall(self, number: int) -> None:
         after = self.random.randrange(1, 30)
-        stream, truth = self.stream(number, Fault(stall_after=after), idle_timeout=0.3, abort_timeout=5)
+        stream, truth = self.stream(number, Fault(stall_after=after), idle_timeout=0.1, abort_timeout=5)
         got = tuple(await self._finish(stream, TransportError))
         # On a busy machine the time may be over before the server has come to its end.
         assert got == truth[: len(got)]

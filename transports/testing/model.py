@@ -45,16 +45,24 @@ class GreedyModel:
         self._stop_every = stop_every
         self._num_layers = num_layers
         self._top_k = top_k
-        # Tests ask the same again and again.
-        self._answer = lru_cache(maxsize=64)(self._write)
+
+    # Equal models share what they have answered.
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._seed))
 
     def __call__(self, asked: Asked) -> Script:
         """The whole answer, up to ``max_new_tokens`` or the stop token."""
-        if asked.return_routed_experts and not 0 <= asked.routed_experts_start_len <= len(asked.prompt_ids):
-            return rejected(asked, f"routed_experts_start_len must be in the range [0, {len(asked.prompt_ids)}].")
-        return replace(self._answer(replace(asked, rid="")), rid=asked.rid)
+        if asked.return_routed_experts and (reason := _bad_start(asked)):
+            # The scheduler goes on with the prompt [0]: one row of routing.
+            return replace(rejected(asked, reason), routed_experts=self._routing((0,), 0))
+        return replace(_answer(self, replace(asked, rid="")), rid=asked.rid)
 
-    def _write(self, asked: Asked) -> Script:
+    def write(self, asked: Asked) -> Script:
+        """The answer, made anew."""
         ids, states = self._generate(asked)
         stopped = ids and ids[-1] == EOS
         prompt = asked.prompt_ids
@@ -69,7 +77,9 @@ class GreedyModel:
             top_logprobs=self._tops(states, ids, asked),
             text_in_logprobs=asked.text_in_logprobs,
             top_p_rows=tuple(map(_kept, states, ids)) if asked.return_top_p else (),
-            routed_experts=self._routing((*prompt, *ids)[:-1], asked) if asked.return_routed_experts else None,
+            routed_experts=self._routing((*prompt, *ids)[:-1], asked.routed_experts_start_len)
+            if asked.return_routed_experts
+            else None,
         )
 
     def _generate(self, asked: Asked) -> tuple[list[int], list[int]]:
@@ -109,13 +119,13 @@ class GreedyModel:
             for state, token in zip(states, ids, strict=True)
         )
 
-    def _routing(self, fed: Sequence[int], asked: Asked) -> Routing:
+    def _routing(self, fed: Sequence[int], start_len: int) -> Routing:
         width = self._num_layers * self._top_k
         rows = tuple(
             tuple((token + 3 * position + 5 * column) % 16 for column in range(width))
             for position, token in enumerate(fed)
         )
-        return Routing(rows, self._num_layers, self._top_k, asked.routed_experts_start_len)
+        return Routing(rows, self._num_layers, self._top_k, start_len)
 
 
 class ScriptedModel:
@@ -159,6 +169,28 @@ class ScriptedModel:
             if given >= 0 and prompt == whole[: len(prompt)] and given < max(len(script.token_ids), 1):
                 return tail(script, given)
         return None
+
+
+@lru_cache(maxsize=64)
+def _answer(model: GreedyModel, asked: Asked) -> Script:
+    """What equal models answer: tests ask the same again and again, mostly of a new server each time."""
+    return model.write(asked)
+
+
+def _bad_start(asked: Asked) -> str | None:
+    """What the scheduler has against ``routed_experts_start_len`` (``scheduler.handle_generate_request``)."""
+    start, prompt = asked.routed_experts_start_len, len(asked.prompt_ids)
+    if start < 0:
+        return (
+            f"recv_req.routed_experts_start_len={start} is lower than 0. "
+            "Please use a non-negative routed_experts_start_len."
+        )
+    if start > prompt:
+        return (
+            f"recv_req.routed_experts_start_len={start} is higher than the number of input tokens "
+            f"len(req.origin_input_ids)={prompt}. Please use a smaller routed_experts_start_len."
+        )
+    return None
 
 
 def rejected(asked: Asked, message: str) -> Script:
