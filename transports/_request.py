@@ -50,12 +50,14 @@ def prepare(
 ) -> PreparedRequest:
     """Read url and payload.
 
-    :raises PayloadError: the payload is not an object, can not be written as JSON, or its ``rid`` or ``input_ids`` is
-        of a wrong type.
+    :raises PayloadError: the payload is not an object, can not be written as JSON, or its ``rid``, ``input_ids`` or
+        ``sampling_params.beam_width`` is of a wrong type.
     """
     if not isinstance(payload, Mapping):
         raise PayloadError(f"the payload must be a mapping (the JSON object to send), found {type(payload).__name__}")
-    own_rid = rid if rid is not None else payload.get("rid") or uuid.uuid4().hex
+    own_rid = rid if rid is not None else payload.get("rid")
+    if own_rid is None:
+        own_rid = uuid.uuid4().hex
     kept_rid = _checked_rid(own_rid)
     sent = {**payload, "stream": True, "rid": own_rid}
     prompts = _prompts(payload)
@@ -72,15 +74,18 @@ def prepare(
 
 
 def _checked_rid(rid: object) -> str | tuple[str, ...]:
-    if isinstance(rid, str):
+    # Not empty: the scheduler matches by prefix, and aborting "" would abort everybody.
+    if isinstance(rid, str) and rid:
         return rid
-    if isinstance(rid, list | tuple):
+    if isinstance(rid, list | tuple) and rid:
         several = cast("Sequence[object]", rid)
-        # The scheduler matches by prefix: aborting "" would abort everybody.
         kept = tuple(one for one in several if isinstance(one, str) and one)
         if len(kept) == len(several):
             return kept
-    raise PayloadError(f"rid must be a str, or a list of str that are not empty (one a prompt), found {rid!r:.200}")
+    raise PayloadError(
+        f"rid must be a str that is not empty, or a list of such (one a prompt), found {rid!r:.200}; without rid, or "
+        "with None, one is made"
+    )
 
 
 def _encode(payload: Mapping[str, Any]) -> bytes:
@@ -130,8 +135,11 @@ def _samples(params: Any) -> int | None:
 
 
 def _beam(params: Mapping[str, Any]) -> bool:
-    # Beam search sends chunks of a shape that was not studied; how many outputs it has is not for us to say.
-    return bool(params.get("use_beam_search")) or (params.get("beam_width") or 1) > 1
+    # How many outputs beam search has is not for us to say.
+    width = params.get("beam_width")
+    if width is not None and not isinstance(width, int | float):
+        raise PayloadError(f"sampling_params.beam_width must be a whole number, found {width!r:.200}")
+    return bool(params.get("use_beam_search")) or (width or 1) > 1
 
 
 def _rids(rid: str | tuple[str, ...], prompts: int | None) -> tuple[str, ...]:

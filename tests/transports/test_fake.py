@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import socket
@@ -187,6 +188,18 @@ def test_only_so_many_run_at_once(serve: Serve) -> None:
         ({}, {"input_ids": None}, "Either text, input_ids"),
         ({}, {"rid": ["a"], "input_ids": [[1], [2]]}, "rids length mismatch"),
         ({}, {"sampling_params": [{"n": 1}, {"n": 2}], "input_ids": [[1], [2]]}, "parallel_sample_num"),
+        ({"context_length": 9}, {"sampling_params": {"max_new_tokens": 7}}, "requested a total of 10 tokens: 3 tokens"),
+        (
+            {"context_length": 9},
+            {"input_ids": [[1], [2] * 9], "sampling_params": {}},
+            "longer than the model's context",
+        ),
+        ({}, {"input_ids": []}, "input_ids cannot be empty"),
+        ({}, {"sampling_params": {"temperature": -1}}, "temperature must be a non-negative finite number, got -1."),
+        ({}, {"sampling_params": {"top_p": 7.0}}, "top_p must be in (0, 1], got 7.0."),
+        ({}, {"sampling_params": {"top_k": 0}}, "top_k must be -1 (disable) or at least 1, got 0."),
+        ({}, {"sampling_params": {"max_new_tokens": -3}}, "max_new_tokens must be at least 0, got -3."),
+        ({}, {"sampling_params": {"max_new_tokens": 3, "min_new_tokens": 4}}, "in [0, max_new_tokens(3)], got 4."),
     ],
 )
 def test_what_the_server_can_not_serve_is_an_error_inside_the_stream(
@@ -202,6 +215,48 @@ def test_what_the_server_can_not_serve_is_an_error_inside_the_stream(
     assert call(server.url, "/generate", {**ASK, **change, "stream": False})[0] == 400
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sampling_params": "x"},
+        {"sampling_params": [1]},
+        {"input_ids": "x"},
+        {"text": 5, "input_ids": None},
+        {"rid": 5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_is_no_request_gets_status_400(server: FakeSGLang, change: dict[str, Any], stream: bool) -> None:
+    """And nothing of it is left for ``stop`` to complain about."""
+    status, body = call(server.url, "/generate", {**ASK, **change, "stream": stream})
+    assert (status, json.loads(body)["code"]) == (400, 400)
+
+
+@pytest.mark.parametrize("params", [{"n": "2"}, {"max_new_tokens": "5"}, {"top_p": None}], ids=str)
+def test_what_the_server_stumbles_over_tears_the_body(server: FakeSGLang, params: dict[str, Any]) -> None:
+    with pytest.raises(http.client.IncompleteRead):
+        call(server.url, "/generate", {**ASK, "sampling_params": params})
+    assert call(server.url, "/generate", {**ASK, "sampling_params": params, "stream": False})[0] == 500
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_less_than_one_sample_is_one(server: FakeSGLang, n: int) -> None:
+    [event, *_] = call(server.url, "/generate", {**ASK, "sampling_params": {"max_new_tokens": 1, "n": n}})[1].split(
+        b"\n\n"
+    )
+    chunk = json.loads(event.removeprefix(b"data: "))
+    assert len(chunk["output_ids"]) == 1
+    assert "index" not in chunk
+
+
+def test_without_a_limit_the_context_is_the_limit(serve: Serve) -> None:
+    server = serve(context_length=20)
+    for params in ({}, {"max_new_tokens": None}, {"max_new_tokens": 17}):
+        [script] = server.truth({**ASK, "sampling_params": params})
+        assert script.finish == Finish.length(15)
+
+
 def test_an_id_in_use_is_refused(server: FakeSGLang) -> None:
     server.hold(after=1)
     with Caller(server.url) as caller:
@@ -210,10 +265,21 @@ def test_an_id_in_use_is_refused(server: FakeSGLang) -> None:
         assert b"Duplicate request ID" in call(server.url, "/generate", ASK)[1]
 
 
-def test_routed_experts_from_a_place_beyond_the_prompt(server: FakeSGLang) -> None:
-    body = call(server.url, "/generate", {**ASK, "routed_experts_start_len": 4})[1]
-    finish = json.loads(body.split(b"\n\n")[0].removeprefix(b"data: "))["meta_info"]["finish_reason"]
-    assert (finish["type"], finish["status_code"]) == ("abort", 400)
+@pytest.mark.parametrize(
+    ("start", "reason"), [(4, "=4 is higher than the number of input tokens"), (-1, "=-1 is lower")]
+)
+def test_routed_experts_from_a_place_outside_the_prompt(server: FakeSGLang, start: int, reason: str) -> None:
+    """The scheduler goes on with the prompt [0], and sends the one row of it."""
+    body = call(server.url, "/generate", {**ASK, "routed_experts_start_len": start})[1]
+    chunk = json.loads(body.split(b"\n\n")[0].removeprefix(b"data: "))
+    meta = chunk["meta_info"]
+    assert (meta["finish_reason"]["type"], meta["finish_reason"]["status_code"]) == ("abort", 400)
+    assert f"recv_req.routed_experts_start_len{reason}" in meta["finish_reason"]["message"]
+    assert (meta["prompt_tokens"], len(chunk["output_ids"]), meta["output_token_logprobs"]) == (1, 1, [])
+    assert len(base64.b64decode(meta["routed_experts"])) == 4 * 2 * 4
+    decoder = GenerateDecoder()
+    assert [update.token_ids for update in decoder.feed(body)] == [()]
+    assert decoder.outputs[0].routed_experts is None
 
 
 def test_the_other_endpoints(serve: Serve) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ssefold import StreamError, Update
+from ssefold import PayloadError, StreamError, Update
 from ssefold.transports import StreamMetrics, TransportError
 from ssefold.transports._abort import worker_urls
 from ssefold.transports._request import prepare
@@ -52,6 +52,23 @@ def test_how_many_outputs_a_payload_asks_for(payload: dict[str, Any], expected: 
 )
 def test_the_ids_that_the_server_will_use(payload: dict[str, Any], rids: tuple[str, ...]) -> None:
     assert prepare(URL, payload).rids == rids
+
+
+@pytest.mark.parametrize("rid", [0, False, 7, "", [], [""], ["a", 3], {"a": 1}])
+def test_an_id_that_is_none_is_refused_and_never_replaced(rid: Any) -> None:
+    with pytest.raises(PayloadError, match="rid must be a str"):
+        prepare(URL, {"text": "x", "rid": rid})
+
+
+def test_no_id_and_none_get_one() -> None:
+    for payload in ({"text": "x"}, {"text": "x", "rid": None}):
+        assert len(prepare(URL, payload).rid) == 32
+
+
+@pytest.mark.parametrize("width", ["4", [4], {}])
+def test_a_beam_width_that_is_no_number_is_named(width: Any) -> None:
+    with pytest.raises(PayloadError, match=r"sampling_params\.beam_width"):
+        prepare(URL, {"text": "x", "sampling_params": {"beam_width": width}})
 
 
 def test_every_request_gets_an_id_of_its_own_and_all_are_equally_long() -> None:

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from .refusals import StumbleError, check_parameters, check_shape
+
 _DEFAULT_MAX_NEW_TOKENS = 128  # sampling_params.SamplingParams
+_NO_LIMIT = 1 << 30  # what the scheduler makes of null; the context ends it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +47,13 @@ class Asked:
 class Request:
     """One payload.
 
+    :ivar limits: ``max_new_tokens`` of each output as the payload has it; None where it does not say.
     :ivar listed: the answer is a list, and chunks carry ``index``.
     """
 
     payload: Mapping[str, Any]
     outputs: tuple[Asked, ...]
+    limits: tuple[int | None, ...]
     listed: bool
     stream: bool
 
@@ -56,21 +61,35 @@ class Request:
 def read_request(payload: Mapping[str, Any]) -> Request:
     """The outputs that this payload asks for, in index order.
 
-    :raises ValueError: as the server does, for what it can not serve.
+    :raises ValueError: as the server does, for what it can not serve; a :class:`SchemaError` for what is no request.
+    :raises StumbleError: where the server itself stumbles over a value.
     """
+    check_shape(payload)
+    try:
+        return _read(payload)
+    except (TypeError, IndexError, AttributeError) as error:
+        raise StumbleError(repr(error)) from error
+
+
+def _read(payload: Mapping[str, Any]) -> Request:
     prompts, is_batch = _prompts(payload)
     params = _per_prompt(payload.get("sampling_params") or {}, len(prompts))
-    samples = {int(one.get("n", 1)) for one in params}
+    for one in params:
+        check_parameters(one)
+    samples = {one.get("n", 1) for one in params}
     if len(samples) != 1:
         raise ValueError("The parallel_sample_num should be the same for all samples in sample params.")
     [n] = samples
+    if n < 1 and not is_batch:
+        n = 1  # only more than one makes a list of a single prompt; nothing looks at what is less
     rids = _rids(payload.get("rid"), len(prompts), is_batch=is_batch)
     outputs = [
         _asked(payload, prompt, params[i], rid=rids[i] if n == 1 else uuid.uuid4().hex, sample=sample)
         for i, prompt in enumerate(prompts)
         for sample in range(n)
     ]
-    return Request(payload, tuple(outputs), is_batch or n > 1, bool(payload.get("stream", False)))
+    limits = tuple(one.get("max_new_tokens") for one in params for _ in range(n))
+    return Request(payload, tuple(outputs), limits, is_batch or n > 1, bool(payload.get("stream", False)))
 
 
 def _prompts(payload: Mapping[str, Any]) -> tuple[list[tuple[int, ...]], bool]:
@@ -82,7 +101,9 @@ def _prompts(payload: Mapping[str, Any]) -> tuple[list[tuple[int, ...]], bool]:
         if isinstance(text, list):
             return [_ids_of(one) for one in cast("list[str]", text)], True
         raise ValueError("Either text, input_ids or input_embeds should be provided.")
-    if ids and isinstance(ids[0], list):
+    if not ids:
+        raise ValueError("input_ids cannot be empty.")
+    if isinstance(ids[0], list):
         return [tuple(map(int, one)) for one in ids], True
     return [tuple(map(int, ids))], False
 
@@ -111,11 +132,12 @@ def _asked(
     payload: Mapping[str, Any], prompt: tuple[int, ...], params: Mapping[str, Any], *, rid: str, sample: int
 ) -> Asked:
     custom = params.get("custom_params") or {}
+    limit = params.get("max_new_tokens", _DEFAULT_MAX_NEW_TOKENS)
     return Asked(
         rid=rid,
         prompt_ids=prompt,
         sample=sample,
-        max_new_tokens=int(params.get("max_new_tokens", _DEFAULT_MAX_NEW_TOKENS)),
+        max_new_tokens=_NO_LIMIT if limit is None else limit,
         interval=params.get("stream_interval"),
         ignore_eos=bool(params.get("ignore_eos", False)),
         return_logprob=bool(payload.get("return_logprob", False)),

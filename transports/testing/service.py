@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .asked import Request, read_request
+from .asked import Asked, Request, read_request
 from .engine import Job
 from .fault import NO_FAULT
 from .http1 import ClosedError
 from .manager import StreamFailedError
 from .nonstream import HTTPFailureError, nonstream
+from .refusals import SchemaError, StumbleError, check_length, check_shape
 from .wire import BodyWriter, CutError
 from .wirejson import DONE, dumps, event
 
@@ -41,7 +43,7 @@ class GenerateService:
 
     def truth(self, payload: Mapping[str, Any]) -> list[Script]:
         """What the model answers, output by output."""
-        return [self._model(asked) for asked in read_request(payload).outputs]
+        return [self._model(asked) for asked in self._read(payload).outputs]
 
     def response(self, payload: Mapping[str, Any]) -> Any:
         """The JSON of the non-streaming response."""
@@ -61,6 +63,12 @@ class GenerateService:
         if not isinstance(payload, Mapping):
             await connection.answer(400, b'{"error":"the body must be a JSON object"}')
             return True
+        try:
+            check_shape(payload)
+        except SchemaError as error:
+            problem = {"object": "error", "message": str(error), "type": "Bad Request", "param": None, "code": 400}
+            await connection.answer(400, dumps(problem))
+            return True
         if not payload.get("stream"):
             return await self._whole(connection, payload)
         return await self._stream(connection, payload, fault)
@@ -70,6 +78,9 @@ class GenerateService:
             request, jobs = self._jobs(payload, None)
         except ValueError as error:
             await connection.answer(400, dumps({"error": {"message": str(error)}}))
+            return True
+        except StumbleError:
+            await connection.answer(500, b"Internal Server Error", {"content-type": "text/plain; charset=utf-8"})
             return True
         self._engine.submit(jobs)
         watch = asyncio.ensure_future(connection.closed())
@@ -104,6 +115,8 @@ class GenerateService:
             await body.event(DONE)
             await body.end()
             return True
+        except StumbleError:
+            return False
         self._engine.submit(jobs)
         delivery = asyncio.ensure_future(_Delivery(jobs, body, self._profile, fault, listed=request.listed).run())
         watch = asyncio.ensure_future(connection.closed())
@@ -126,20 +139,25 @@ class GenerateService:
             self._engine.release_ids(jobs)
 
     def _jobs(self, payload: Mapping[str, Any], fault: Fault | None) -> tuple[Request, list[Job]]:
-        request = read_request(payload)
-        for asked in request.outputs:
+        request = self._read(payload)
+        for asked, limit in zip(request.outputs, request.limits, strict=True):
             if self._engine.knows(asked.rid):
                 raise ValueError(f"Duplicate request ID detected: {asked.rid}")
-            if len(asked.prompt_ids) >= self._context_length:
-                raise ValueError(
-                    f"The input ({len(asked.prompt_ids)} tokens) is longer than the model's context length "
-                    f"({self._context_length} tokens)."
-                )
+            check_length(len(asked.prompt_ids), limit, self._context_length)
         jobs = [
             Job(asked, self._model(asked), self._profile, fault or NO_FAULT, index, self._interval)
             for index, asked in enumerate(request.outputs)
         ]
         return request, jobs
+
+    def _read(self, payload: Mapping[str, Any]) -> Request:
+        """The request, with answers as long as the context allows (``scheduler.init_req_max_new_tokens``)."""
+        request = read_request(payload)
+        outputs: list[Asked] = []
+        for asked in request.outputs:
+            most = max(self._context_length - len(asked.prompt_ids) - 2, 0)
+            outputs.append(replace(asked, max_new_tokens=most) if asked.max_new_tokens > most else asked)
+        return replace(request, outputs=tuple(outputs))
 
     def _error(self, message: str) -> dict[str, Any]:
         if not self._profile.typed_errors:
