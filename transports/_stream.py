@@ -110,7 +110,7 @@ class GenerateStream(UpdateStream):
                 if error.retryable and self._attempts_left:
                     await self._try_again(error)
                     continue
-                error.partial = self._folding.snapshots()
+                self._folding.broke(error)
                 raise
             return
 

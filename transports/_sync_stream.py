@@ -162,7 +162,7 @@ class SyncGenerateStream:
                     self._entered().close()
                     self._wait_to_retry(error)
                     continue
-                error.partial = self._folding.snapshots()
+                self._folding.broke(error)
                 raise
             return
 

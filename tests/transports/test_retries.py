@@ -129,8 +129,9 @@ def test_an_output_of_several_that_was_shed_is_the_callers_to_repeat(stack: Stac
 def test_no_connection_is_tried_again(stack: Stack, events: list[tuple[str, dict[str, Any]]]) -> None:
     async def test(client: BoundClient) -> None:
         url = f"http://127.0.0.1:{unused_port()}/generate"
-        with pytest.raises(TransportError, match="no connection"):
+        with pytest.raises(TransportError, match="no connection") as caught:
             await client.collect(url, ASK, retries=2, on_event=lambda *event: events.append(event))
+        assert events[-1][1]["error"] is caught.value
 
     stack.run(test)
     assert [name for name, _ in events] == ["request", "retry", "request", "retry", "request", "close"]
