@@ -28,6 +28,7 @@ NOT_OURS_TO_RUN = {"", "console", "bash", "sh", "text", "json", "toml", "yaml", 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w+-]*)")
 SKIP = re.compile(r"^\s*<!--\s*skip:\s*(?P<reason>.*?)\s*-->\s*$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
+NAMED = re.compile(r"`(?P<path>(?:core|transports|adapters|tests|docs|\.ci)/[\w./*-]+)(?:::(?P<test>\w+))?`")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.MULTILINE)
 #: Public modules, and the files that list their names: read, not imported, since some need an optional package.
 PUBLIC_MODULES = {
@@ -190,6 +191,18 @@ def anchors_of(text: str) -> set[str]:
             outside.append(line)
     titles = [match["title"] for match in HEADING.finditer("\n".join(outside))]
     return {re.sub(r"[^\w -]", "", LINK.sub("", title).lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_file_and_test_that_a_page_names_is_there(page: Path) -> None:
+    gone: list[str] = []
+    for named in NAMED.finditer(page.read_text(encoding="utf-8")):
+        path, test = ROOT / named["path"], named["test"]
+        if re.search(r"NAME|NN_|\*", named["path"]):
+            continue  # it stands for one that is to be made, or for several
+        if not path.exists() or (test and not re.search(rf"(?m)^ *(async )?def {test}\(", path.read_text("utf-8"))):
+            gone.append(named[0])
+    assert gone == []
 
 
 @pytest.mark.parametrize("module", PUBLIC_MODULES)
