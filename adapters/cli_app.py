@@ -7,6 +7,7 @@ something it needs is missing, or what it writes can not be written.  What a sub
 from __future__ import annotations
 
 import errno
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +41,14 @@ Shell completion:
 class App(click.Group):
     """Tells failures of streams in one line, with status 1, and those of files with status 2."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command; help, version and completion are written before any subcommand is known."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            _tell("standard output", error)
+            sys.exit(2)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
@@ -50,14 +59,14 @@ class App(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # whoever read has had enough: click ends quietly
-            _tell(ctx, error)
+            _tell(f"{ctx.invoked_subcommand} failed", error)
             ctx.exit(2)
 
 
-def _tell(ctx: click.Context, error: OSError) -> None:
+def _tell(unnamed: str, error: OSError) -> None:
     reason = error.strerror or str(error) or type(error).__name__
     # Standard output has no name.
-    what = f"{ctx.invoked_subcommand} failed" if error.filename is None else str(error.filename)
+    what = unnamed if error.filename is None else str(error.filename)
     with suppress(OSError):
         click.echo(f"ssefold: {one_line(what)}: {one_line(reason)}", err=True)
 

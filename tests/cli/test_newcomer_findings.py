@@ -116,6 +116,15 @@ def test_a_full_standard_output_is_one_line_and_status_2(arguments: list[str]) -
     assert ran.err == f"ssefold: {arguments[0]} failed: No space left on device\n"
 
 
+@needs_full
+@pytest.mark.parametrize(("argument", "completion"), [("--help", ""), ("--version", ""), ("", "bash_source")])
+def test_so_is_one_before_any_subcommand(argument: str, completion: str) -> None:
+    prelude = "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)"
+    ran = run_process(*[argument][: bool(argument)], prelude=prelude, _SSEFOLD_COMPLETE=completion)
+    assert ran.status == 2
+    assert ran.err == "ssefold: standard output: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     "arguments", [["convert", "-", "--to", "native", "-o"], ["anonymize", "-", "-o"], ["inspect", "-", "--html"]]
 )
