@@ -82,7 +82,12 @@ class GenerateDecoder:
             raise self.error
         updates: list[Update] = []
         try:
-            self._fold(updates)
+            if len(self._rest) >= _WORTH_A_RUN:
+                self._fold_run(updates)
+            data, self._rest = self._rest, b""
+            self._outputs.fold(self._parser.feed(data), updates)
+            if self._parser.error is not None:
+                raise self._parser.error
         except StreamError as error:
             self._fail(error)
             self._look_for_done(self._rest)
@@ -110,25 +115,19 @@ class GenerateDecoder:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
 
-    def _fold(self, updates: list[Update]) -> None:
-        """Fold ``self._rest``, a read: from a large one what can be folded at once, and then the rest."""
-        data = self._rest
-        if len(data) >= _WORTH_A_RUN:
-            if not self.outputs:
-                self._fold_part(data, _FIRST_LOOK, updates)  # which says what is to be expected of the others
-            if self._outputs.expects_run:
-                if not self._parser.is_between_events:
-                    self._fold_part(self._rest, self._rest.find(b"\n\n") + 2, updates)
-                if self._parser.is_between_events and len(self._rest) <= self._max_event_size:
-                    self._rest = self._rest[self._outputs.fold_run(self._rest, updates) :]
-        self._fold_part(self._rest, len(self._rest), updates)
-        if self._parser.error is not None:
-            raise self._parser.error
+    def _fold_run(self, updates: list[Update]) -> None:
+        """Fold what can be folded at once from the front of a large read, and leave the rest in ``self._rest``."""
+        if not self.outputs:
+            self._fold_part(_FIRST_LOOK, updates)  # which says what is to be expected of the others
+        if self._outputs.expects_run:
+            if not self._parser.is_between_events:
+                self._fold_part(self._rest.find(b"\n\n") + 2, updates)
+            if self._parser.is_between_events and len(self._rest) <= self._max_event_size:
+                self._rest = self._rest[self._outputs.fold_run(self._rest, updates) :]
 
-    def _fold_part(self, data: bytes, end: int, updates: list[Update]) -> None:
-        whole = end >= len(data)
-        self._rest = b"" if whole else data[end:]
-        self._outputs.fold(self._parser.feed(data if whole else data[:end]), updates)
+    def _fold_part(self, end: int, updates: list[Update]) -> None:
+        part, self._rest = self._rest[:end], self._rest[end:]
+        self._outputs.fold(self._parser.feed(part), updates)
 
     def _look_for_done(self, data: bytes) -> None:
         # Nothing is folded after a failure, but [DONE] behind an error event is still worth knowing.
