@@ -14,19 +14,20 @@ _NOT_INSTALLED = 2
 
 def main() -> None:
     """Run the command; what ``ssefold`` and ``python -m ssefold.adapters.cli`` do."""
+    for stream in (sys.stdout, sys.stderr):
+        # Model text may hold what the terminal's encoding has no sign for.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         from .cli_app import app
+
+        app(prog_name="ssefold")  # which imports the subcommand that was asked for
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _NEEDED:
             raise
         sys.stderr.write(f"ssefold: the command needs {missing}: pip install 'ssefold[cli]'\n")
         sys.exit(_NOT_INSTALLED)
-    for stream in (sys.stdout, sys.stderr):
-        # Model text may hold what the terminal's encoding has no sign for.
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    app(prog_name="ssefold")
 
 
 if __name__ == "__main__":

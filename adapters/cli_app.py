@@ -1,7 +1,8 @@
 """The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
 
 Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
-something it needs is missing, or what it writes can not be written.  What a subcommand does is in its own module.
+something it needs is missing, or what it writes can not be written.  What a subcommand does is in its own module, which
+is imported when it is asked for: a third of a second for all of them is long for one.
 """
 
 from __future__ import annotations
@@ -9,21 +10,13 @@ from __future__ import annotations
 import errno
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import click
 
 from ssefold import StreamError
 
-from .cli_anonymize import anonymize
-from .cli_check_command import check, explain
-from .cli_convert import convert
-from .cli_demo_command import demo
-from .cli_diff import diff
-from .cli_inspect import inspect
-from .cli_record import record
-from .cli_replay import replay
-from .cli_serve import serve_fake
 from .cli_text import one_line
 
 _EPILOG = """\b
@@ -38,8 +31,35 @@ Shell completion:
 """
 
 
+#: Subcommand -> its module, in which it has the same name.
+_MODULES = {
+    "anonymize": "cli_anonymize",
+    "check": "cli_check_command",
+    "convert": "cli_convert",
+    "demo": "cli_demo_command",
+    "diff": "cli_diff",
+    "explain": "cli_check_command",
+    "inspect": "cli_inspect",
+    "record": "cli_record",
+    "replay": "cli_replay",
+    "serve-fake": "cli_serve",
+}
+
+
 class App(click.Group):
     """Tells failures of streams in one line, with status 1, and those of files with status 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all subcommands."""
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A subcommand, imported now."""
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"{__package__}.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command; help, version and completion are written before any subcommand is known."""
@@ -79,19 +99,3 @@ def _tell(unnamed: str, error: OSError) -> None:
 @click.version_option(package_name="ssefold", message="%(prog)s %(version)s")
 def app() -> None:
     """Look at streams of SGLang's /generate: fold them, check them, compare them."""
-
-
-_COMMANDS: tuple[click.Command, ...] = (
-    demo,
-    record,
-    replay,
-    inspect,
-    check,
-    explain,
-    diff,
-    convert,
-    anonymize,
-    serve_fake,
-)
-for _command in _COMMANDS:
-    app.add_command(_command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,16 @@ import ssefold
 from .conftest import DATA, Run, run_process
 
 
+def commands() -> dict[str, Any]:
+    """Every subcommand by name."""
+    import click
+
+    from ssefold.adapters.cli_app import app
+
+    context = click.Context(app)
+    return {name: app.get_command(context, name) for name in app.list_commands(context)}
+
+
 @pytest.mark.parametrize("package", ["click", "rich", "httpx"])
 def test_a_missing_package_is_one_line_that_names_the_extra(package: str) -> None:
     ran = run_process("demo", prelude=f"import sys; sys.modules[{package!r}] = None")
@@ -23,8 +34,17 @@ def test_a_missing_package_is_one_line_that_names_the_extra(package: str) -> Non
     assert ran.err == f"ssefold: the command needs {package}: pip install 'ssefold[cli]'\n"
 
 
+@pytest.mark.parametrize("command", ["check", "inspect", "convert"])
+def test_a_command_needs_only_what_it_uses(command: str) -> None:
+    """Who looks at recordings needs no HTTP client; and what is not imported costs no time."""
+    options = ["--to", "native"] if command == "convert" else []
+    prelude = "import sys; sys.modules['httpx'] = None"
+    ran = run_process(command, *options, DATA / "streams" / "01_cumulative_single.sse", prelude=prelude)
+    assert (ran.status, ran.err) == (0, "")
+
+
 def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
-    ran = run_process("--version", prelude="import sys; sys.modules['ssefold.transports'] = None")
+    ran = run_process("demo", prelude="import sys; sys.modules['ssefold.transports'] = None")
     assert ran.status == 1
     assert "Traceback" in ran.err
 
@@ -34,9 +54,7 @@ def test_version(run: Run) -> None:
 
 
 def test_every_command_has_examples_in_its_help(run: Run) -> None:
-    from ssefold.adapters.cli_app import app
-
-    for name in app.commands:
+    for name in commands():
         ran = run(name, "--help")
         assert ran.status == 0
         assert f"  ssefold {name}" in ran.out.partition("Examples:")[2]
@@ -69,10 +87,8 @@ def test_a_terminal_without_utf8_gets_escapes_instead_of_a_crash(tmp_path: objec
 def test_the_page_has_every_command_and_option() -> None:
     import click
 
-    from ssefold.adapters.cli_app import app
-
     page = (DATA.parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
-    for name, command in app.commands.items():
+    for name, command in commands().items():
         assert f"| [`{name}`](#" in page
         section = re.search(rf"^## (?:[\w-]+ and )?{name}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
         assert section is not None, name
