@@ -34,6 +34,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return relinked(markdown, page.file.src_uri)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """A bar in code in a table is written with a backslash, which Python-Markdown leaves there."""
+    return re.sub(r"<td[ >].*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html, flags=re.DOTALL)
+
+
 def relinked(markdown: str, page: str) -> str:
     """The text of ``page``, a path in the site, with each link to where its file is in the site."""
     source = _SOURCES.get(page, f"docs/{page}")
