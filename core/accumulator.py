@@ -23,6 +23,7 @@ from .snapshot import Snapshot
 from .state import OutputState
 from .steady import steady_form
 from .tokens import TokenStep
+from .top_p_rows import TopPRows
 from .update import Update
 from .views import Floats, Ints, copy_json, freeze
 
@@ -165,7 +166,7 @@ class Accumulator:
     @property
     def top_p(self) -> TopPReplay | None:
         """Top-p rows received, one per token id once the terminal chunk is in."""
-        return self._state.top_p
+        return self._state.top_p.value()
 
     @property
     def routed_experts(self) -> ReplayArray | None:
@@ -295,8 +296,10 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
         if value is not None or name not in state.other:
             state.other[name] = value
     if plan.top_p is not None:
-        known = state.top_p
-        state.top_p = plan.top_p if known is None or plan.whole_top_p else known.concat(plan.top_p)
+        if plan.whole_top_p:
+            state.top_p = TopPRows(plan.top_p)
+        else:
+            state.top_p.append(plan.top_p)
     if plan.routed_experts is not None:
         state.routed_experts = plan.routed_experts
     if plan.indexer_topk is not None:
@@ -324,7 +327,7 @@ def _commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
             text,
             text_start,
             chunk.finish,
-            state.top_p if replace else plan.top_p,
+            state.top_p.value() if replace else plan.top_p,
             plan.routed_experts,
             meta,
             plan.indexer_topk,
@@ -348,6 +351,7 @@ def _append(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
     state.rows_lane = tokens.rows_lane
     state.ids_lane = tokens.ids_lane
     state.rows_sent = state.rows_sent or chunk.rows is not None
+    state.catch_ups += tokens.caught_up
 
 
 def _merge_meta(state: OutputState, meta: dict[str, Any], aligned: set[str]) -> None:

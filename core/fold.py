@@ -251,8 +251,8 @@ def _plan_top_p(state: OutputState, meta: Mapping[str, Any], new: int, total: in
             decode_int32(ids, field=f"meta_info.{ids_key}"), decode_int32(offsets, field=f"meta_info.{offsets_key}")
         )
         rows = len(replay)
-        known = 0 if state.top_p is None else len(state.top_p)
-        if rows == new and known + new == total:
+        if rows == new and state.top_p.rows + new == total:
+            state.top_p.check(replay)
             return replay, False
         if rows == total:
             return replay, True

@@ -66,7 +66,7 @@ class Snapshot:
     @property
     def top_p(self) -> TopPReplay | None:
         """Top-p rows, if they came."""
-        return self._state.top_p
+        return self._state.top_p.value()
 
     @property
     def routed_experts(self) -> ReplayArray | None:

@@ -16,6 +16,7 @@ from .payload import parse_payload
 from .replay import ReplayArray, TopPReplay
 from .state_check import check_plain
 from .text_lane import TextLane
+from .top_p_rows import TopPRows
 from .views import thaw
 
 
@@ -24,6 +25,7 @@ class OutputState:
 
     __slots__ = (
         "begun",
+        "catch_ups",
         "count",
         "error",
         "extras",
@@ -62,6 +64,8 @@ class OutputState:
         #: ``output_ids`` / logprob rows came at least once.
         self.ids_sent: bool = False
         self.rows_sent: bool = False
+        #: How often rows came late, for tokens that had been handed out without.
+        self.catch_ups: int = 0
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.
         self.meta: dict[str, Any] = {}
@@ -76,7 +80,7 @@ class OutputState:
         self.begun: bool = False
         self.finish: FinishReason | None = None
         self.error: ServerError | None = None
-        self.top_p: TopPReplay | None = None
+        self.top_p: TopPRows = TopPRows()
         self.routed_experts: ReplayArray | None = None
         self.indexer_topk: ReplayArray | None = None
 
@@ -107,13 +111,14 @@ class OutputState:
             for name, extra in self.extras.items()
         }
         twin.meta = dict(self.meta)
+        twin.top_p = self.top_p.copy()
         twin.other = dict(self.other)
         return twin
 
     def to_plain(self) -> dict[str, Any]:
         """Copy into plain data: JSON-like values, arrays and bytes."""
         self.settle()
-        top_p = self.top_p
+        top_p = self.top_p.value()
         return {
             "mode": self.mode,
             "index": self.index,
@@ -165,7 +170,7 @@ class OutputState:
         state.error = _error_from_plain(plain["error"])
         if plain["top_p"] is not None:
             token_ids, offsets = plain["top_p"]
-            state.top_p = TopPReplay(token_ids, offsets)
+            state.top_p = TopPRows(TopPReplay(token_ids, offsets))
         if plain["routed_experts"] is not None:
             state.routed_experts = ReplayArray(plain["routed_experts"])
         if plain["indexer_topk"] is not None:

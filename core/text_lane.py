@@ -153,7 +153,7 @@ class TextLane:
         if sure or self.length == 0:
             return evidence or self.lane, sure
         # The prefix test, last of all: a snapshot goes on from what is known; a delta hardly ever does.
-        goes_on = text.startswith(self.value())
+        goes_on = len(text) >= self.length and text.startswith(self.value())
         if evidence is None:
             return (CUMULATIVE if goes_on else INCREMENTAL), False
         # Keys of a certain server version, and the test: one agreement or contradiction settles it.

@@ -22,6 +22,7 @@ from .state import OutputState
 _EMPTY_IDS: array[int] = array("q")
 _NO_ROWS = Rows(array("q"), array("d"), None, 3)
 _MOST_PROMPT_IDS = 5
+_MOST_CATCH_UPS = 16
 _ROWS_HINT = (
     "Logprob rows were lost or doubled on the way; a server before 0.5.10 with speculative decoding sends surplus rows "
     "(upgrade it or switch that off), and a gateway that merges chunks must not touch meta_info"
@@ -83,6 +84,12 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
                 f"{new.ids[:behind].tolist()[:8]}, but output_ids gave {known.tolist()[:8]} there. {_ROWS_HINT}"
             )
         ids = new.ids[behind:]
+        if first + len(new.ids) + skipped < len(state.token_ids) + len(ids) and state.catch_ups >= _MOST_CATCH_UPS:
+            # Each update that replaces carries everything again: a few bytes must not bring that without end.
+            raise ProtocolError(
+                f"meta_info.output_token_logprobs came late for {min(behind, len(new.ids))} tokens, as "
+                f"{state.catch_ups} times before, and never whole: no server sends that. {_ROWS_HINT}"
+            )
     total = len(state.token_ids) + len(ids)
     if chunk.completion is not None and chunk.completion > total:
         raise ProtocolError(
