@@ -13,7 +13,7 @@ from .errors import ProtocolError
 from .lanes import CUMULATIVE, INCREMENTAL, Lane
 
 #: Pieces in a row that are worth joining.
-_MANY_PARTS = 1024
+_MANY_PARTS = 128
 
 
 class TextStep(NamedTuple):
