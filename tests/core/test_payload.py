@@ -14,15 +14,20 @@ from hypothesis import strategies as st
 
 import ssefold.payload
 import ssefold.runs
+import ssefold.step
 from ssefold import PayloadError
 from ssefold.payload import BadJSONError, json_backend, loads_json, parse_payload
 from ssefold.transports.testing import CUMULATIVE
 from tests.core.by_hand import exact, fold
 from tests.core.corpus import cases
 from tests.core.mutations import event, respelled, some_cases
+from tests.core.short_ways import DEFAULT, EAGER, short_ways
 from tests.truth.recorded import Recorded, streams
 
 BACKENDS = ["orjson", "json"] if importlib.util.find_spec("orjson") else ["json"]
+needs_both = pytest.mark.skipif(len(BACKENDS) < 2, reason="orjson is not installed: there is nothing to compare")
+PARSING = (ssefold.payload, ssefold.runs, ssefold.step)
+"""Every module that asks for the parser."""
 
 
 @pytest.fixture(params=BACKENDS)
@@ -35,7 +40,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def _use(name: str, patch: pytest.MonkeyPatch) -> None:
     if name == "json":
-        for module in (ssefold.payload, ssefold.runs):
+        for module in PARSING:
             patch.setattr(module, "json_backend", lambda: loads_json)
 
 
@@ -160,12 +165,67 @@ def test_mutated_payloads(data: st.DataObject) -> None:
             same(payload[6:-2])
 
 
-@pytest.mark.skipif(len(BACKENDS) < 2, reason="orjson is not installed: there is nothing to compare")
+ODD_SCALARS = (
+    "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e308", "1e-999", "-0", "-0.0", "0", "1", "-1", "1.0", "1E0",
+    "01",    "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "9" * 309, "9" * 5000,
+    "-9223372036854775808", "-9223372036854775809", "null", "true", "nul", '"a"', '""', '"\\ud83d\\ude00"', '"\\ud83d"',
+    '"\\ude00\\ud83d"', '"\\u0000"', '"\\x"', '"\u2028"', "1_0", "0.1e", ".5", "+1",
+)  # fmt: skip
+"""JSON texts on which parsers are known to differ, and some that are none."""
+KEYS = st.sampled_from(('"a"', '"b"', '"\\u0061"', '""', '"\\ud800"', "a", "1"))
+
+
+def _texts(scalars: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Texts that look like JSON, with keys that come twice, and once in an escaped spelling."""
+    return st.recursive(
+        scalars,
+        lambda inner: (
+            st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]")
+            | st.lists(st.tuples(KEYS, inner).map(":".join), max_size=4).map(lambda items: f"{{{','.join(items)}}}")
+        ),
+        max_leaves=6,
+    )
+
+
+@given(_texts(st.sampled_from(ODD_SCALARS)), _texts(st.sampled_from(ODD_SCALARS)))
+def test_texts_on_which_parsers_differ(one: str, other: str) -> None:
+    same(one.encode())
+    same(f'{{"a":{one},"a":{other}}}'.encode())
+
+
+FIELDS = ("text", "output_ids", "meta_info", "index", "error", "completion_tokens", "output_token_logprobs",
+          "output_token_logprobs_length", "finish_reason", "x", "routed_experts")  # fmt: skip
+
+
+@needs_both
+@given(st.data())
+def test_updates_do_not_depend_on_what_is_installed(data: st.DataObject) -> None:
+    """A stream in which fields are written once more, with other values: both fold it alike, or refuse it alike."""
+    events = list(data.draw(some_cases("scored", "rich", "plain", "intervals")).body.events)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(events) - 1))
+        text = f'"{data.draw(st.sampled_from(FIELDS))}":{data.draw(st.sampled_from(ODD_SCALARS))}'.encode()
+        where = data.draw(st.sampled_from((b"{", b'"meta_info":{')))
+        events[at] = events[at].replace(where, where + text + b",", 1)
+        if data.draw(st.booleans()):  # behind what is there: then it is the one that counts
+            events[at] = events[at].replace(b"}\n\n", b"," + text + b"}\n\n")
+    body = [b"".join(events)] if data.draw(st.booleans()) else events
+    with short_ways(data.draw(st.sampled_from((DEFAULT, EAGER)))):
+        _folds_alike(body)
+
+
+@needs_both
 @pytest.mark.parametrize("one", streams(), ids=lambda one: one.name)
-def test_streams_do_not_depend_on_what_is_installed(one: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_orjson = fold([one.body]).told
-    _use("json", monkeypatch)
-    without = fold([one.body]).told
+def test_streams_do_not_depend_on_what_is_installed(one: Recorded) -> None:
+    _folds_alike([one.body])
+
+
+def _folds_alike(reads: list[bytes]) -> None:
+    with_orjson = fold(reads).told
+    with pytest.MonkeyPatch.context() as patch:
+        _use("json", patch)
+        without = fold(reads).told
+    assert (without["error"] is None) == (with_orjson["error"] is None)
     if with_orjson["error"] is not None:  # each parser has words of its own
         assert without["error"][0] is with_orjson["error"][0]
     assert without | {"error": None} == with_orjson | {"error": None}
