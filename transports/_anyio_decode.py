@@ -36,6 +36,7 @@ class _Source:
     """See :class:`._exchange.Exchange`; open from the start."""
 
     fragile = False
+    closes_at_once = False
 
     def __init__(self, source: ByteReceiveStream | ObjectReceiveStream[bytes], idle_timeout: float | None) -> None:
         self._source = source
@@ -56,6 +57,9 @@ class _Source:
             ) from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
             raise TransportError(f"reading from the byte stream failed: {type(error).__name__}: {error}") from error
+
+    def hurry(self, seconds: float) -> None:
+        self._idle_timeout = seconds
 
     async def close(self) -> bytes:
         await self._source.aclose()

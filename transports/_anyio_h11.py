@@ -71,6 +71,7 @@ class HTTPExchange:
     """See :class:`._exchange.Exchange`."""
 
     fragile = False  # a read waits for the socket alone
+    closes_at_once = True
 
     def __init__(self, ssl_context: ssl.SSLContext | None, idle_timeout: float | None) -> None:
         self._ssl_context = ssl_context
@@ -78,6 +79,7 @@ class HTTPExchange:
         self._stream: ByteStream | None = None
         self._protocol = h11.Connection(h11.CLIENT)
         self._ended = False
+        self._drained = False  # what h11 was given, it has given out; asking it again costs as much as an event
         self._failure: TransportError | None = None
         self._place = ""
 
@@ -133,12 +135,16 @@ class HTTPExchange:
         if self._failure is not None:
             raise self._failure
         parts: list[bytes] = []
+        protocol = self._protocol
         try:
             while not self._ended:
-                event = self._protocol.next_event() if parts else await self._next_event()
+                event = h11.NEED_DATA if self._drained else protocol.next_event()
                 if event is h11.NEED_DATA:
-                    break  # all that has come was taken
-                if isinstance(event, h11.Data):
+                    self._drained = True
+                    if parts:
+                        break  # all that has come was taken
+                    await self._receive()
+                elif isinstance(event, h11.Data):
                     parts.append(bytes(event.data))
                 else:
                     self._ended = True
@@ -153,19 +159,29 @@ class HTTPExchange:
         return b"".join(parts)
 
     async def _next_event(self) -> object:
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            await self._receive()
+        return event
+
+    async def _receive(self) -> None:
+        """Wait for bytes, or for the end of them."""
         stream = self._stream
-        if stream is None:
-            return h11.ConnectionClosed()
-        while True:
-            event = self._protocol.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            try:
+        try:
+            if stream is None:
+                data = b""  # closed by ourselves
+            elif self._idle_timeout is None:
+                data = await stream.receive(RECEIVE)  # a scope for every read is not free
+            else:
                 with anyio.fail_after(self._idle_timeout):
                     data = await stream.receive(RECEIVE)
-            except anyio.EndOfStream:
-                data = b""
-            self._protocol.receive_data(data)
+        except anyio.EndOfStream:
+            data = b""
+        self._protocol.receive_data(data)
+        self._drained = False
+
+    def hurry(self, seconds: float) -> None:
+        """See :class:`._exchange.Exchange`."""
+        self._idle_timeout = seconds
 
     async def close(self) -> bytes:
         """See :class:`._exchange.Exchange`."""

@@ -23,12 +23,21 @@ class Exchange(Protocol):
         """A cancelled read must be left to clean up by itself: it runs in a task of its own, and is cancelled once."""
         ...
 
+    @property
+    def closes_at_once(self) -> bool:
+        """Closing waits for nobody, so nothing has to bound it."""
+        ...
+
     async def open(self, request: PreparedRequest) -> Head:
         """Send the request and read the response's head."""
         ...
 
     async def read(self) -> bytes:
         """The next bytes of the body, as many as there are; ``b""`` at its end."""
+        ...
+
+    def hurry(self, seconds: float) -> None:
+        """From now on the end must come: a read that waits longer than this fails.  Only where not ``fragile``."""
         ...
 
     async def close(self) -> bytes:

@@ -106,16 +106,17 @@ class Folding:
 
     def _accept(self, updates: list[Update]) -> None:
         expected = self._expected
-        if expected is not None and any(update.index >= expected for update in updates):
-            allowed = next(i for i, update in enumerate(updates) if update.index >= expected)
-            stray = updates[allowed].index
-            del updates[allowed:]
-            self._fail(
-                ProtocolError(
-                    f"index {stray} came, and the payload asks for {expected} output(s) (prompts x sampling_params.n): "
-                    "this is the answer to another request"
-                )
-            )
+        if expected is not None:
+            for place, update in enumerate(updates):
+                if update.index >= expected:
+                    del updates[place:]
+                    self._fail(
+                        ProtocolError(
+                            f"index {update.index} came, and the payload asks for {expected} output(s) (prompts x "
+                            "sampling_params.n): this is the answer to another request"
+                        )
+                    )
+                    break
         self.waiting.extend(updates)
 
     def end(self) -> None:

@@ -122,8 +122,12 @@ class GenerateStream(UpdateStream):
         async def send() -> Head:
             return await exchange.open(self._request)
 
+        first, seconds = self._before_cancelling, self._options.idle_timeout
         try:
-            head = await self._runtime.guarded(send, first=self._before_cancelling, seconds=self._options.idle_timeout)
+            if exchange.fragile or first is not None or seconds is not None:
+                head = await self._runtime.guarded(send, first=first, seconds=seconds)
+            else:
+                head = await send()
         except TimeoutError as error:
             raise idle(self._place, self._options.idle_timeout) from error
         except TransportError as error:

@@ -7,6 +7,7 @@ Requests, attempts and servers are unknown here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -118,36 +119,49 @@ class UpdateStream:
 
     async def _read_once(self) -> None:
         exchange, folding = self._open_exchange, self._folding
-
-        async def read() -> None:
-            try:
-                data = await exchange.read()
-            except TransportError as error:
-                folding.broke(error)
-                return
-            if data:
-                folding.received(data)
-            else:
-                folding.end()
-
-        async def read_to_end() -> None:
-            while not folding.over:
-                await read()
-
         if folding.says_done:
-            # Only the end of the body is missing: the connection can be used again if it comes, and is closed if not.
-            if not await self._runtime.bounded(read_to_end, self._options.abort_timeout):
-                folding.end()
+            await self._read_to_end()
         elif exchange.fragile:
             seconds = self._options.idle_timeout
             try:
-                await self._runtime.guarded(read, first=self._before_cancelling, seconds=seconds)
+                await self._runtime.guarded(self._take, first=self._before_cancelling, seconds=seconds)
             except TimeoutError as error:
                 silence = idle(self._place, seconds)
                 silence.__cause__ = error
                 folding.idled(silence)
         else:
-            await read()
+            await self._take()
+
+    async def _take(self) -> None:
+        folding = self._folding
+        try:
+            data = await self._open_exchange.read()
+        except TransportError as error:
+            folding.broke(error)
+            return
+        if data:
+            folding.received(data)
+        else:
+            folding.end()
+
+    async def _read_to_end(self) -> None:
+        """Only the end of the body is missing: the connection can be used again if it comes, and is closed if not."""
+        exchange, folding = self._open_exchange, self._folding
+        timeout = self._options.abort_timeout
+
+        async def read() -> None:
+            while not folding.over:
+                await self._take()
+
+        if exchange.fragile:
+            await self._runtime.bounded(read, timeout)
+        else:
+            # A stream's end is no place for a task of its own: it would cost as much as several events.
+            ends_at = monotonic() + timeout
+            while not folding.over and (left := ends_at - monotonic()) > 0:
+                exchange.hurry(left)
+                await self._take()
+        folding.end()
 
     # ---- leaving
 
@@ -163,7 +177,10 @@ class UpdateStream:
         async def close() -> None:
             folding.received(await exchange.close())
 
-        await self._runtime.bounded(close, self._options.abort_timeout)
+        if exchange.closes_at_once:
+            await close()
+        else:
+            await self._runtime.bounded(close, self._options.abort_timeout)
 
     # ---- states
 

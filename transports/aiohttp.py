@@ -82,7 +82,8 @@ class _Session:
 class _Exchange:
     """See :class:`._exchange.Exchange`."""
 
-    fragile = False  # a read waits for one future of ours, and closing needs no waiting
+    fragile = False  # a read waits for one future of ours
+    closes_at_once = True
 
     def __init__(self, session: aiohttp.ClientSession, idle_timeout: float | None) -> None:
         self._session = session
@@ -153,6 +154,9 @@ class _Exchange:
         self._idle = True
         if self._response is not None:
             self._response.content.set_exception(asyncio.TimeoutError())
+
+    def hurry(self, seconds: float) -> None:
+        self._idle_timeout = seconds
 
     async def close(self) -> bytes:
         response, self._response = self._response, None

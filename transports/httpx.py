@@ -117,6 +117,7 @@ class _Exchange:
     # httpcore cleans up inside the read that was cancelled, and a second cancellation there would leave the connection
     # in the pool for ever (encode/httpx 3782).
     fragile = True
+    closes_at_once = False
 
     def __init__(self, client: Any, limits: dict[str, Any]) -> None:
         self._client = client
@@ -158,6 +159,9 @@ class _Exchange:
         except BaseException:
             self._broken = True
             raise
+
+    def hurry(self, seconds: float) -> None:
+        pass  # fragile: reads are bounded from outside
 
     async def close(self) -> bytes:
         context, self._context = self._context, None

@@ -315,7 +315,7 @@ def test_200_aborted_streams_leave_no_orphan(stack: Stack, serve: Serve) -> None
     streams: list[Any] = []
 
     async def one(client: BoundClient) -> None:
-        stream = client.generate(server.url + "/generate", ASK, on_cancel="direct", abort_timeout=30)
+        stream = client.generate(server.url + "/generate", ASK, on_cancel="direct", abort_timeout=120)
         streams.append(stream)
         async with stream:
             await read(stream)
