@@ -49,6 +49,12 @@ def test_counters_that_can_not_be_printed(name: str) -> None:
         Accumulator().add({"text": "a", "output_ids": [1], "meta_info": {"finish_reason": None, name: HUGE}})
 
 
+def test_rows_that_can_not_be_printed() -> None:
+    meta = {"finish_reason": None, "output_token_logprobs": [[HUGE, 5, None]]}
+    with pytest.raises(PayloadError, match=r"output_token_logprobs\[0\]\[0\] must be .* or null, found a int$"):
+        Accumulator().add({"text": "a", "output_ids": [5], "meta_info": meta})
+
+
 @pytest.mark.parametrize("reported", [HUGE, {"message": HUGE, "code": HUGE}], ids=["number", "object"])
 def test_errors_that_can_not_be_printed(reported: Any) -> None:
     with pytest.raises(ServerError, match="can not be printed") as caught:

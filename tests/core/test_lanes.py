@@ -61,6 +61,52 @@ def test_lists_beside_the_tokens_are_lanes_by_name() -> None:
             assert lanes[name] == lane
 
 
+# ---- lists without counters ------------------------------------------------------------------------------------------
+
+
+def _uncounted(*ids: int, rows: Sequence[int] | None = None) -> dict[str, Any]:
+    meta: dict[str, Any] = {} if rows is None else {"output_token_logprobs": [[-0.5, one, None] for one in rows]}
+    return {"output_ids": list(ids), "meta_info": meta} if ids else {"meta_info": meta}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "ids", "lanes"),
+    [
+        ((_uncounted(5), _uncounted(5, 6)), [5, 6], ("cumulative", None)),
+        ((_uncounted(5), _uncounted(6)), [5, 6], ("incremental", None)),
+        ((_uncounted(5, 6), _uncounted(7), _uncounted(5, 6, 7)), [5, 6, 7, 5, 6, 7], ("incremental", None)),
+        ((_uncounted(rows=[5]), _uncounted(rows=[5, 6])), [5, 6], (None, "cumulative")),
+        ((_uncounted(rows=[5]), _uncounted(rows=[6, 5])), [5, 6, 5], (None, "incremental")),
+        ((_uncounted(rows=[5, 6]), _uncounted(rows=[7])), [5, 6, 7], (None, "incremental")),
+        ((_uncounted(rows=[5, 6]), _uncounted(rows=[])), [5, 6], (None, None)),
+    ],
+)
+def test_without_a_counter_the_prefix_tells(
+    chunks: Sequence[dict[str, Any]], ids: list[int], lanes: tuple[str | None, str | None]
+) -> None:
+    output = Accumulator()
+    add_all(output, *chunks)
+    assert list(output.token_ids) == ids
+    assert (output.lanes["output_ids"], output.lanes["logprobs"]) == lanes
+
+
+@pytest.mark.parametrize("mode", ["cumulative", "incremental"])
+@pytest.mark.parametrize("chunks", [(_uncounted(5),) * 2, (_uncounted(rows=[5]),) * 2])
+def test_without_a_counter_the_mode_tells_before_the_prefix(chunks: Sequence[dict[str, Any]], mode: Any) -> None:
+    output = Accumulator(mode)
+    add_all(output, *chunks)
+    assert list(output.token_ids) == ([5] if mode == "cumulative" else [5, 5])
+
+
+def test_a_snapshot_without_a_counter_that_has_shrunk() -> None:
+    for chunks in ((_uncounted(5), _uncounted(5, 6), _uncounted(5)),
+                   (_uncounted(rows=[5]), _uncounted(rows=[5, 6]), _uncounted(rows=[5]))):  # fmt: skip
+        output = Accumulator()
+        add_all(output, *chunks[:-1])
+        with pytest.raises(ProtocolError, match="has shrunk from 2 to 1 entries"):
+            output.add(chunks[-1])
+
+
 # ---- rows that are late or missing ----------------------------------------------------------------------------------
 
 
