@@ -23,7 +23,8 @@ class StreamResult:
     :ivar started: its request was sent; False for those that an abort overtook.
     :ivar done: it has ended, well or not.
     :ivar error: what it failed with, or None.
-    :ivar aborted: it was under way when ``abort_when`` said so; ``outputs`` has what came.
+    :ivar aborted: it was under way when ``abort_when`` said so; ``outputs`` has what came.  An output may have come to
+        its own end before the server knew: its ``finish_reason`` says so.
     """
 
     __slots__ = ("aborted", "done", "error", "started", "stream")
