@@ -164,7 +164,7 @@ class Soak:
         assert stream.outputs[0].finish_reason.retryable
 
     async def _leave(self, number: int) -> None:
-        stream, truth = self.stream(number, Fault(), tokens=300)
+        stream, truth = self.stream(number, Fault(), tokens=60)
         after = self.random.randrange(1, 30)
         async with stream:
             while tokens_of(stream) < after:
@@ -174,7 +174,7 @@ class Soak:
         assert held == truth[: len(held)]
 
     async def _abort(self, number: int) -> None:
-        stream, truth = self.stream(number, Fault(), tokens=300)
+        stream, truth = self.stream(number, Fault(), tokens=60)
         after = self.random.randrange(1, 30)
         got: list[int] = []
         async with stream:
@@ -187,7 +187,7 @@ class Soak:
         assert stream.outputs[0].finish_reason is not None
 
     async def _cancel(self, number: int) -> None:
-        stream, truth = self.stream(number, Fault(), tokens=300)
+        stream, truth = self.stream(number, Fault(), tokens=60)
         turns = self.random.randrange(60)
         got: list[int] = []
         with anyio.CancelScope() as scope:
