@@ -169,10 +169,10 @@ ODD_SCALARS = (
     "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e308", "1e-999", "-0", "-0.0", "0", "1", "-1", "1.0", "1E0",
     "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "9" * 309, "9" * 5000,
     "-9223372036854775808", "-9223372036854775809", "null", "true", "nul", '"a"', '""', '"\\ud83d\\ude00"', '"\\u0000"',
-    '"\\x"', '"\u2028"', "1_0", "0.1e", ".5", "+1", "01",
+    '"\\x"', '"\\ud800"', '"\\ud83d"', '"\\ude00\\ud83d"', '"\u2028"', "1_0", "0.1e", ".5", "+1", "01",
 )  # fmt: skip
 """JSON texts on which parsers are known to differ, and some that are none."""
-KEYS = st.sampled_from(('"a"', '"b"', '"\\u0061"', '""', "a", "1"))
+KEYS = st.sampled_from(('"a"', '"\\ud800"', '"b"', '"\\u0061"', '""', "a", "1"))
 
 
 def _texts(scalars: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
