@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # One virtual environment: two pips in it at once would break it.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help fuzz demo test test-all live lint format types docs bench build check venv links clean
+.PHONY: help fuzz conformance demo test test-all live lint format types docs bench build check venv links clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -59,6 +59,9 @@ fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES
 
 bench: $(VENV)/.stamp-bench links ## speed and memory, ours and others', into docs/benchmarks.md (some minutes)
 	$(BIN)/python -m tests.benchmarks
+
+conformance: $(VENV)/.stamp-bench links ## what we and others make of the same bytes, into docs/conformance.md (a minute)
+	$(BIN)/python -m tests.conformance
 
 build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into dist/
 	rm -rf dist

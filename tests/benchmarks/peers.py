@@ -58,7 +58,8 @@ def anthropic(reads: Sequence[bytes]) -> list[str]:
 def launchdarkly(reads: Sequence[bytes]) -> list[str]:
     reader = _module("ld_eventsource.reader")
     lines = reader._BufferedLineReader.lines_from(iter(reads))
-    return [event.data for event in reader._SSEReader(lines).events_and_comments()]
+    found = reader._SSEReader(lines).events_and_comments()
+    return [event.data for event in found if hasattr(event, "data")]
 
 
 def sseclient_py(reads: Sequence[bytes]) -> list[str]:

@@ -1,0 +1,1 @@
+"""What this library and others make of the same bytes, as a page: ``make conformance``."""
