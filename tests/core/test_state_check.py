@@ -21,14 +21,10 @@ from tests.core.test_errors import STOP, chunk, rowed
 def everything() -> Accumulator:
     """An output of which every field holds something."""
     output = Accumulator("incremental", index=2)
-    tops, masks = [[-0.5, 5]], [[5]]
-    beside = {"output_top_logprobs": tops, "output_token_sampling_mask": masks, "routed_experts": [1, 2]}
-    first = {
-        **rowed(5, text="a", **beside, top_p_token_ids=[5, 6], top_p_token_offsets=[0, 2]),
-        "prompt_token_ids": [1],
-    }
-    first["meta_info"] |= {"output_token_logprobs": [[-0.5, 5, "a"]], "indexer_topk": [3]}
-    output.add(first)
+    first = rowed(5, text="a", output_token_logprobs=[[-0.5, 5, "a"]], output_top_logprobs=[[-0.5, 5]])
+    first["meta_info"] |= {"routed_experts": [1, 2], "indexer_topk": [3]}
+    first["meta_info"] |= {"top_p_token_ids": [5, 6], "top_p_token_offsets": [0, 2]}
+    output.add({**first, "prompt_token_ids": [1]})
     output.fail(ServerError("it failed", message="no memory", code=507, type="oom", index=2))
     return output
 

@@ -68,6 +68,8 @@ def _at_the_last(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
 
 
 _COUNTER = re.compile(rb'("completion_tokens":)([0-9]+)')
+#: The last id but one: with the new one behind it, the last of those known.
+_GROWN = re.compile(rb"(\d)(,\d+\],\"meta_info\")")
 TRAPS: dict[str, Callable[[bytes], bytes]] = {
     # keys twice, in front, behind, and inside other objects
     "text again in front": _replaced(b'{"text":', b'{"text":"evil","text":'),
@@ -106,6 +108,10 @@ TRAPS: dict[str, Callable[[bytes], bytes]] = {
     "a list closes too early": _replaced(b'],"meta_info"', b'],[1],"meta_info"'),
     "a list is nested": _replaced(b'],"meta_info"', b',[1]],"meta_info"'),
     "an object in a list": _replaced(b'],"meta_info"', b',{"a":1}],"meta_info"'),
+    "rows moved into an object": lambda payload: (
+        payload.replace(b',"output_token_logprobs":', b',"x":{"y":1,"output_token_logprobs":') + b"}"
+    ),
+    "the last known id grows by a digit": lambda payload: _GROWN.sub(rb"\g<1>1\2", payload),
     "a comma too many": _replaced(b'],"meta_info"', b',],"meta_info"'),
     "a comma and a space": _replaced(b'],"meta_info"', b', ],"meta_info"'),
     "a raw line feed in white space": _replaced(b'"meta_info"', b'\t"meta_info"'),
@@ -203,6 +209,15 @@ def test_a_prompt_that_changes_is_told_as_it_is() -> None:
     one, two = ([[-0.25 * at, first + at, None] for at in range(90)] for first in (900, 500))
     events = [chunk(tokens, rows=True, input_token_logprobs=one if tokens < 5 else two) for tokens in range(1, 9)]
     assert fold(events).outputs[0].meta_info["input_token_logprobs"] == two
+    same_as_long_way(events)
+
+
+def test_a_prompt_that_goes_on_is_told_as_it_is() -> None:
+    """What never changed and was cut out whole has more behind it now."""
+    prompt = [[-0.25 * at, 900 + at, None] for at in range(90)]
+    parts = [prompt[:85]] * 3 + [prompt] * 4
+    events = [chunk(tokens, rows=True, input_token_logprobs=part) for tokens, part in enumerate(parts, 1)]
+    assert [len(update.meta_info["input_token_logprobs"]) for update in fold(events).updates] == [85] * 3 + [90] * 4
     same_as_long_way(events)
 
 
