@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import pickle
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 
+import ssefold
 from ssefold import Accumulator, GenerateDecoder, PayloadError, ReplayArray, ServerError, SSEParser, encode_event
 
 HUGE = 10**5000  # more digits than Python prints
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert ssefold.__version__ == version("ssefold")
+
+
+def test_a_name_that_the_library_has_not() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'ssefold' has no attribute 'Acumulator'$"):
+        ssefold.Acumulator  # noqa: B018  # type: ignore[attr-defined]
+    assert not hasattr(ssefold, "version")
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, float("nan"), None, "a", True])

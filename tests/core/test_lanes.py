@@ -107,6 +107,46 @@ def test_a_snapshot_without_a_counter_that_has_shrunk() -> None:
             output.add(chunks[-1])
 
 
+# ---- top-p rows ------------------------------------------------------------------------------------------------------
+
+
+def _top_p(*rows: Sequence[int]) -> dict[str, Any]:
+    ids = [token_id for row in rows for token_id in row]
+    ends = [sum(map(len, rows[:at])) for at in range(len(rows) + 1)]
+    return {"top_p_token_ids": ids, "top_p_token_offsets": ends}
+
+
+def test_top_p_rows_come_with_their_tokens_or_for_all_of_them_at_the_end() -> None:
+    each, late = Accumulator(), Accumulator()
+    with_each = add_all(
+        each, chunk(5, **_top_p([5, 9])), chunk(6, count=2, **_top_p([6])), chunk(count=2, finish=STOP, **_top_p())
+    )
+    assert [update.replace for update in with_each] == [False, False, False]
+    at_the_end = add_all(late, chunk(5, text="a"), chunk(6, count=2, text="b", finish=STOP, **_top_p([5, 9], [6])))
+    assert (at_the_end[1].replace, at_the_end[1].token_ids, at_the_end[1].text) == (True, (5, 6), "ab")
+    assert "output_token_logprobs" not in at_the_end[1].meta_info
+    assert each.top_p == late.top_p == at_the_end[1].top_p
+    assert each.top_p is not None
+    assert [list(each.top_p.kept(at)) for at in range(2)] == [[5, 9], [6]]
+
+
+def test_an_update_for_all_tokens_carries_every_list_that_is_one_per_token() -> None:
+    output = Accumulator()
+    lists: dict[str, Any] = {"mine": [1], "size": [7, 7]}
+    updates = add_all(
+        output,
+        rowed(5, output_top_logprobs=[[1]], **lists),
+        rowed(5, 6, output_top_logprobs=[[1], [2]], mine=[1, 2], size=[7, 7], finish_reason=STOP, **_top_p([5], [6])),
+    )
+    assert updates[1].replace
+    meta = updates[1].meta_info
+    assert meta["output_top_logprobs"] == [[1], [2]]
+    assert meta["mine"] == [1, 2]
+    assert meta["size"] == [7, 7]  # a value of its own, as it came
+    assert meta["output_token_logprobs"] == [[-0.5, 5, None], [-0.5, 6, None]]
+    assert set(output.lanes) == {"text", "output_ids", "logprobs", "output_top_logprobs", "mine"}
+
+
 # ---- rows that are late or missing ----------------------------------------------------------------------------------
 
 

@@ -9,13 +9,14 @@ import pickle
 from array import array
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ssefold.errors import ReplayError
-from ssefold.replay import ReplayArray
+from ssefold.replay import ReplayArray, TopPReplay
 
 SMALL = st.integers(1, 4)
 
@@ -152,6 +153,24 @@ def test_nothing_of_an_array_can_be_changed() -> None:
             delattr(experts, name)
     assert experts.values.readonly
     assert experts.reshape(1, 2, total_tokens=2).array.readonly
+
+
+def test_what_is_no_replay_is_not_equal() -> None:
+    experts = ReplayArray([1, 2, 3, 4])
+    placed = experts.reshape(1, 2, total_tokens=3)
+    rows = TopPReplay([1], [0, 1])
+    for one in (experts, placed, rows):
+        assert one != [1, 2, 3, 4]
+        assert one == ANY
+    assert placed != experts
+    assert experts != rows
+
+
+def test_a_count_that_fits_neither_way_is_told_with_both() -> None:
+    with pytest.raises(ReplayError, match=r"3 elements, expected 2 \(1 rows x 1 layers x 2, cropped\) or 4 \(2 rows x"):
+        ReplayArray([1, 2, 3]).reshape(1, 2, total_tokens=3, start_len=1)
+    with pytest.raises(ReplayError, match=r"3 elements, expected 4 \(2 rows x 1 layers x 2\) for total_tokens=3"):
+        ReplayArray([1, 2, 3]).reshape(1, 2, total_tokens=3)
 
 
 def test_reprs_are_short() -> None:

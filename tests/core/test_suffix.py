@@ -212,6 +212,18 @@ def test_a_prompt_that_changes_is_told_as_it_is() -> None:
     same_as_long_way(events)
 
 
+def test_ids_of_the_prompt_that_are_cut_away_are_kept() -> None:
+    """They repeat whole in every payload, and stand beside meta_info, not in it."""
+    ids = list(range(1000, 1090))
+    events = [
+        event(json.dumps({**json.loads(payload_of(chunk(tokens))), "prompt_token_ids": ids}).encode())
+        for tokens in range(1, 9)
+    ]
+    with short_ways(EAGER):
+        assert fold(events).outputs[0].native_response()["prompt_token_ids"] == ids
+        same_as_long_way(events)
+
+
 def test_a_prompt_that_goes_on_is_told_as_it_is() -> None:
     """What never changed and was cut out whole has more behind it now."""
     prompt = [[-0.25 * at, 900 + at, None] for at in range(90)]

@@ -111,6 +111,56 @@ def test_reset_drops_the_event_and_keeps_what_belongs_to_the_source() -> None:
     assert parser.feed(b"\xef\xbb\xbfdata: c\n\n") == [ServerSentEvent("message", b"c", "1")]
 
 
+@pytest.mark.parametrize(
+    ("data", "unfinished"),
+    [
+        # lines that are complete
+        (b"data\n", True),
+        (b"event: a\n", True),
+        (b"id: 1\n", True),
+        (b"retry: 1\n", False),
+        (b"other: 1\n", False),
+        (b": comment\n", False),
+        # lines that are not: what belongs to an event
+        (b"data: a", True),
+        (b"event: a", True),
+        (b"id: 1", True),
+        (b"id:", True),
+        (b"retry: 1", False),
+        (b"other: 1", False),
+        (b": comment", False),
+        # and what may become one of its fields
+        (b"d", True),
+        (b"event", True),
+        (b"i", True),
+        (b"r", False),
+        (b"other", False),
+        (b"data: a\n\n", False),
+        (b"data: a\n\nretry: 1\nid: 7", True),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True], ids=["in one", "in bytes"])
+def test_close_says_whether_an_event_was_begun(data: bytes, unfinished: bool, apart: bool) -> None:
+    parser = SSEParser()
+    for piece in [data[at : at + 1] for at in range(len(data))] if apart else [data]:
+        parser.feed(piece)
+    assert parser.close() is unfinished
+    assert parser.close() is False
+
+
+@pytest.mark.parametrize("line", [b"id: 7\n", b"retry: 9\n", b": a comment\n", b"data: a\n", b"\n", b"even: a\n"])
+def test_a_named_event_among_others(line: bytes) -> None:
+    """Events of a name and a line of data are taken by the dozen; what stands between them is not."""
+    parser = SSEParser()
+    named = b"event: e\ndata: 1\n\n"
+    events = parser.feed(3 * named + line + b"data: 2\n\n" + named)
+    last_id = "7" if line == b"id: 7\n" else ""
+    middle = b"a\n2" if line == b"data: a\n" else b"2"
+    assert events[:3] == [ServerSentEvent("e", b"1", "")] * 3
+    assert events[3:] == [ServerSentEvent("message", middle, last_id), ServerSentEvent("e", b"1", last_id)]
+    assert parser.reconnection_time == (9 if line == b"retry: 9\n" else None)
+
+
 def test_comments_are_handed_out_when_their_line_ends() -> None:
     comments: list[str] = []
     parser = SSEParser(on_comment=comments.append)
