@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 if TYPE_CHECKING:
-    from ._runtime import Event, Scope, Work
+    from ._runtime import Event, Repeated, Scope, Work
 
 T = TypeVar("T")
 
@@ -63,6 +63,10 @@ class AnyioRuntime:
             raise failures[0]
         return results[0]
 
+    def repeated(self, work: Work[None]) -> Repeated:
+        """See :class:`._runtime.Runtime`."""
+        return _Repeated(self, work)
+
     async def bounded(self, work: Work[object], seconds: float) -> bool:
         """See :class:`._runtime.Runtime`."""
         with anyio.move_on_after(seconds) as scope:
@@ -97,6 +101,18 @@ class AnyioRuntime:
     def scope(self) -> Scope:
         """See :class:`._runtime.Runtime`."""
         return _AnyioScope()
+
+
+class _Repeated:
+    def __init__(self, runtime: AnyioRuntime, work: Work[None]) -> None:
+        self._runtime = runtime
+        self._work = work
+
+    async def run(self, *, first: Work[object] | None, seconds: float | None) -> None:
+        await self._runtime.guarded(self._work, first=first, seconds=seconds)
+
+    async def end(self) -> None:
+        pass  # nothing is left between two turns
 
 
 class _AnyioScope:

@@ -101,6 +101,8 @@ class Folding:
         self.metrics.received(len(data), updates, arrived, perf_counter() - arrived)
         if updates:
             self._accept(updates)
+        if self.failure is None and self._expected is not None and len(self.outputs) > self._expected:
+            self._fail(self._stray(max(self.outputs)))  # a failure that is said of an output makes it one
         if not had_token and self.metrics.ttft is not None:
             self.emit("first_token", ttft=self.metrics.ttft)
 

@@ -37,6 +37,18 @@ class Scope(Protocol):
         ...
 
 
+class Repeated(Protocol):
+    """Work that is done often, guarded each time."""
+
+    async def run(self, *, first: Work[object] | None, seconds: float | None) -> None:
+        """Do it once; see :meth:`Runtime.guarded`."""
+        ...
+
+    async def end(self) -> None:
+        """It is not done again."""
+        ...
+
+
 class Runtime(Protocol):
     """What streams need of the library that runs them."""
 
@@ -51,6 +63,10 @@ class Runtime(Protocol):
         :param seconds: when so many have gone by, ``work`` is cancelled in the same way.
         :raises TimeoutError: they have.
         """
+        ...
+
+    def repeated(self, work: Work[None]) -> Repeated:
+        """The same for work that is done again and again, at less cost."""
         ...
 
     async def bounded(self, work: Work[object], seconds: float) -> bool:
@@ -110,6 +126,10 @@ class AsyncioRuntime:
         if not in_time:
             raise TimeoutError
         return child.task.result()
+
+    def repeated(self, work: Work[None]) -> Repeated:
+        """See :class:`Runtime`."""
+        return _Repeated(self, work, by_scope=self._by_scope)
 
     async def bounded(self, work: Work[object], seconds: float) -> bool:
         """See :class:`Runtime`."""
@@ -181,6 +201,77 @@ class _Child(Generic[T]):
         """Look at how it ended, so that nobody is told that nobody did: something else goes on."""
         if not self.task.cancelled():
             self.task.exception()
+
+
+class _Repeated:
+    """See :class:`Repeated`: one task for all turns, since a task and a scope for each cost more than most reads."""
+
+    def __init__(self, runtime: AsyncioRuntime, work: Work[None], *, by_scope: bool) -> None:
+        self._runtime = runtime
+        self._work = work
+        self._by_scope = by_scope
+        self._child: _Child[None] | None = None
+        self._turn: asyncio.Future[None] | None = None
+        self._done: asyncio.Future[None] | None = None
+        self._busy = False
+        self._error: Exception | None = None
+
+    async def run(self, *, first: Work[object] | None, seconds: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        done = self._done = loop.create_future()
+        self._busy, self._error = True, None
+        if self._turn is None:
+            self._turn = loop.create_future()
+        _settle(self._turn)
+        child = self._child
+        if child is None:
+            child = self._child = _Child(self._take_turns, by_scope=self._by_scope)
+        timer = None if seconds is None else loop.call_later(seconds, _settle, done)
+        in_time = False
+        try:
+            await done
+            in_time = not self._busy
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if self._busy:
+                try:
+                    if first is not None:
+                        await self._runtime.shielded(first)
+                finally:
+                    await self.end()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        if not in_time:
+            raise TimeoutError
+
+    async def end(self) -> None:
+        child, self._child, self._turn = self._child, None, None
+        if child is not None:
+            child.cancel()
+            await _outlast(child.task)
+            child.forget()
+
+    async def _take_turns(self) -> None:
+        try:
+            while (turn := self._turn) is not None:
+                await turn
+                self._turn = asyncio.get_running_loop().create_future()
+                try:
+                    await self._work()
+                except Exception as error:  # noqa: BLE001  # whoever runs it raises it
+                    self._error = error
+                self._busy = False
+                _settle(self._done)
+        finally:
+            self._busy = False
+            _settle(self._done)
+
+
+def _settle(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
 
 
 class _AsyncioScope:

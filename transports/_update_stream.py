@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._folding import Folding
     from ._metrics import StreamMetrics
     from ._options import Options
-    from ._runtime import Event, Runtime, Work
+    from ._runtime import Event, Repeated, Runtime, Work
 
 
 class UpdateStream:
@@ -48,6 +48,7 @@ class UpdateStream:
         self._known_runtime: Runtime | None = None
         self._released = False
         self._reading = False
+        self._reader: Repeated | None = None
         self._read_waiters: list[Event] = []
         self._before_cancelling: Work[object] | None = None
 
@@ -123,8 +124,10 @@ class UpdateStream:
             await self._read_to_end()
         elif exchange.fragile:
             seconds = self._options.idle_timeout
+            if self._reader is None:
+                self._reader = self._runtime.repeated(self._take)
             try:
-                await self._runtime.guarded(self._take, first=self._before_cancelling, seconds=seconds)
+                await self._reader.run(first=self._before_cancelling, seconds=seconds)
             except TimeoutError as error:
                 silence = idle(self._place, seconds)
                 silence.__cause__ = error
@@ -181,6 +184,8 @@ class UpdateStream:
             await close()
         else:
             await self._runtime.bounded(close, self._options.abort_timeout)
+        if self._reader is not None:
+            await self._reader.end()
 
     # ---- states
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -45,7 +45,7 @@ class Load:
 FULL = Load(streams=512, tokens=128, interval=8, period=0.2, rounds=5)
 TINY = Load(streams=3, tokens=9, interval=4, period=0.0, rounds=1)
 
-Contender = Callable[[str, int], Awaitable[int]]
+Contender = Callable[[str, int], Coroutine[Any, Any, int]]
 """Takes a url and a number of streams; gives the bytes, or tokens, that all of them had."""
 
 
