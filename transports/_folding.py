@@ -112,14 +112,15 @@ class Folding:
             for place, update in enumerate(updates):
                 if update.index >= expected:
                     del updates[place:]
-                    self._fail(
-                        ProtocolError(
-                            f"index {update.index} came, and the payload asks for {expected} output(s) (prompts x "
-                            "sampling_params.n): this is the answer to another request"
-                        )
-                    )
+                    self._fail(self._stray(update.index))
                     break
         self.waiting.extend(updates)
+
+    def _stray(self, index: int) -> ProtocolError:
+        return ProtocolError(
+            f"index {index} came, and the payload asks for {self._expected} output(s) (prompts x sampling_params.n): "
+            "this is the answer to another request"
+        )
 
     def end(self) -> None:
         """The body has ended as HTTP says it should."""

@@ -101,6 +101,13 @@ INDEXES = [
         ("1" + "0" * 60, PayloadError, "index must be a whole number from 0"),
         ("[0]", PayloadError, "found list [0]"),
     ]
+] + [
+    after_one(
+        "failures of others",
+        b"".join(b'data: {"error":"no","index":%d}\n\n' % index for index in range(1, 99)),
+        ProtocolError,
+        "index 98 came, and the payload asks for 1 output",
+    ),
 ]
 JSON = [
     after_one(name, event(2, meta=f',"x":{value}'), PayloadError, "the event's data is not JSON")
