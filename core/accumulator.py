@@ -87,8 +87,7 @@ class Accumulator:
                 raise failure
             return self.fold(data)
         except StreamError as error:
-            if not error.partial:
-                error.partial = {self._state.index: self.snapshot()}
+            error.partial = {self._state.index: self.snapshot()}
             raise
 
     def fold(self, data: dict[str, Any], skips: Skips = NOTHING_SKIPPED) -> Update:
@@ -222,8 +221,11 @@ class Accumulator:
 def server_error(data: Mapping[str, Any]) -> ServerError | None:
     """The failure that a payload reports under ``error``, or None (``entrypoints/http_server.py::stream_results``)."""
     reported = data.get("error")
-    if reported is None:
-        return None
+    return None if reported is None else failure_of(reported)
+
+
+def failure_of(reported: object) -> ServerError:
+    """The failure that a server reports in whatever form: an object with ``message``, a string, anything."""
     code: int | str | None = None
     kind: str | None = None
     if isinstance(reported, Mapping):

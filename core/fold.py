@@ -60,7 +60,7 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
     _check_rows(state, chunk, tokens, total)
     text = _plan_text(state, chunk, tokens, total, queue_abort=queue_abort)
     if state.mode != "auto":
-        _check_mode(state, chunk, tokens, text)
+        _check_mode(state, chunk, tokens)
     extras = plan_extras(
         chunk.meta,
         state.extras,
@@ -169,7 +169,7 @@ def _plan_text(
     if text is None:
         return None
     if chunk.skips.text:
-        return lane.plan_suffix(text, chunk.skips.text)
+        return lane.plan_suffix(text)
     if queue_abort:
         if not text and total and (not lane.seen or lane.missing):
             return None  # --skip-tokenizer-init: such an abort says "" where there never was a text
@@ -215,7 +215,7 @@ def _from_0_5_10(chunk: Chunk) -> bool:
     return chunk.rows_total is not None or "dp_rank" in chunk.meta or "num_retractions" in chunk.meta
 
 
-def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep, text: TextStep | None) -> None:
+def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
     """Refuse lanes that no server version sends under the flag the caller stated."""
     found: str | None = None
     if state.mode == "cumulative":
@@ -223,8 +223,6 @@ def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep, text: TextS
             found = "meta_info.output_token_logprobs is incremental"
         elif tokens.ids_lane == INCREMENTAL and _from_0_5_10(chunk):
             found = "output_ids is incremental (and the server is 0.5.10 or later)"
-        elif text is not None and text.sure and text.lane == INCREMENTAL:
-            found = "text is incremental"
     elif tokens.ids_lane == CUMULATIVE:
         found = "output_ids is cumulative"
     elif tokens.rows_lane == CUMULATIVE and chunk.ids is None and not state.ids_sent and _from_0_5_10(chunk):

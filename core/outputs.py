@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .accumulator import Accumulator, server_error
+from .accumulator import Accumulator, failure_of, server_error
 from .errors import PayloadError, ServerError, StreamError
 from .lanes import INCREMENTAL, Mode
 from .payload import BadJSONError, parse_payload
@@ -196,9 +196,7 @@ class Outputs:
             payload = parse_payload(event.data_bytes)
         except PayloadError:
             payload = {"error": event.data or "event: error without data"}
-        failure = server_error(payload) or server_error({"error": payload})
-        if failure is not None:
-            self._refuse(failure, payload)
+        self._refuse(server_error(payload) or failure_of(payload), payload)
 
     def _refuse(self, failure: ServerError, payload: dict[str, Any]) -> None:
         """A failure with an ``index`` is that output's alone; any other ends the stream."""

@@ -69,11 +69,9 @@ class TextLane:
             return TextStep(self.length, text, lane, sure)
         return self._snapshot(text, lane, sure)
 
-    def plan_suffix(self, suffix: str, skipped: int) -> TextStep:
-        """Place a snapshot whose first ``skipped`` characters are known to be ours and were left out."""
-        if skipped == self.length:
-            return TextStep(skipped, suffix, self.lane, self.sure, True)
-        return self._snapshot(self.value()[:skipped] + suffix, self.lane, self.sure)
+    def plan_suffix(self, suffix: str) -> TextStep:
+        """Place a snapshot of which all that is known was found to repeat and was left out."""
+        return TextStep(self.length, suffix, self.lane, self.sure, True)
 
     def plan_nothing(self) -> TextStep:
         """Keep the text as it is."""

@@ -69,8 +69,6 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
             rows[place.glued : place.new - skipped], state.token_ids[skipped:have_rows], state.logprobs[skipped:]
         )
     first = place.new - skipped
-    if first < 0:
-        raise ProtocolError(f"meta_info.output_token_logprobs repeats {skipped} rows, {have_rows} are known")
     new = parse_rows(rows[first:] if first else rows, have_rows)
     if place.glued:
         check_same(rows[: place.glued], new.ids[: place.glued], new.logprobs[: place.glued])

@@ -96,6 +96,8 @@ REFUSED = {
                             (*TWO, chunk(5, 6, 7))),
     "tokens missing at the end": Refused(ProtocolError, ("completion_tokens is 4", "2 tokens"),
                                          (*TWO, {"meta_info": {"completion_tokens": 4, "finish_reason": STOP}})),
+    "tokens missing before the end": Refused(ProtocolError, ("completion_tokens is 4", "2 tokens"),
+                                             (*TWO, {"meta_info": {"completion_tokens": 4, "finish_reason": None}})),
     "rows missing at the end": Refused(ProtocolError, ("output_token_logprobs covers 1 of 2 tokens",),
                                        (rowed(5), chunk(6, count=2, finish=STOP))),
     "no counter": Refused(ProtocolError, ("output_ids repeats the 1 entries", "='cumulative'", "='incremental'"),
