@@ -120,12 +120,13 @@ def _plan_named(
     field = f"meta_info.{name}"
     place = place_counted(field, length, have, total, terminal=terminal, hint=hint)
     lane = known.lane if known is not None else None
+    if place.lane == INCREMENTAL and (skipped or lane == CUMULATIVE):
+        # As long as what is new by accident: taken for a delta, it would be there twice.
+        raise ProtocolError(f"{field} is cumulative, and has {length} entries where there must be {total}. {hint}")
     if place.lane is not None and not place.glued:
         lane = lane or place.lane
     kept = place.new - place.glued if place.lane != INCREMENTAL else 0
     first = place.glued
-    if skipped > place.new:
-        raise ProtocolError(f"{field} has {length} entries of which only {place.new} can be known. {hint}")
     if kept and items[skipped:kept] != value[first : place.new - skipped]:
         raise ProtocolError(f"{field} changed entries already sent (among the first {kept}). {hint}")
     new = value[place.new - skipped :]
@@ -147,4 +148,6 @@ def _plan_custom(name: str, value: list[Any], known: Extra | None, skipped: int,
         return ExtraStep(name, CUMULATIVE if have else None, value[max(have - skipped, 0) :])
     if not skipped and have + length == total and known.lane != CUMULATIVE:
         return ExtraStep(name, INCREMENTAL if have else None, value)
+    if skipped:  # the value is wanted whole, and part of it was left out: it is to be read again
+        raise ProtocolError(f"meta_info.{name} has {length} entries for {total} tokens, and {skipped} before")
     return ExtraStep(name, known.lane, None)

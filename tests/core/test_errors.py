@@ -118,6 +118,10 @@ REFUSED = {
     "tops changed": Refused(
         ProtocolError, ("meta_info.output_top_logprobs changed entries already sent (among the first 1)",),
         (rowed(5, output_top_logprobs=[[1]]), rowed(5, 6, output_top_logprobs=[[2], [3]]))),
+    "tops that stand still": Refused(
+        ProtocolError, ("meta_info.output_top_logprobs is cumulative, and has 2 entries where there must be 4",),
+        (rowed(5, output_top_logprobs=[[1]]), rowed(5, 6, output_top_logprobs=[[1], [2]]),
+         rowed(5, 6, 7, 8, output_top_logprobs=[[1], [2]]))),
     "tops in front of the end": Refused(
         ProtocolError, ("meta_info.output_top_logprobs: the 1 entries before the abort snapshot are not part of it",),
         (rowed(5, output_top_logprobs=[[1]]),

@@ -83,9 +83,12 @@ def test_masks_go_by_their_counter_other_lists_by_that_of_the_rows(
     assert steps == [ExtraStep(name, None, [1, 2, 3])]
 
 
-def test_a_list_that_was_cut_is_refused_if_not_all_of_it_can_be_known() -> None:
-    with pytest.raises(ProtocolError, match=r"has 2 entries of which only 0 can be known\. Look there"):
-        plan([], Extra(CUMULATIVE, [1, 2]), skipped=2, total=4)
+@pytest.mark.parametrize("skipped", [0, 2])
+def test_a_snapshot_is_no_delta_of_the_same_length(skipped: int) -> None:
+    """It stood still while as many tokens came as it is long, and was appended to itself."""
+    says = r"output_top_logprobs is cumulative, and has 2 entries where there must be 4\. Look there"
+    with pytest.raises(ProtocolError, match=says):
+        plan([1, 2][skipped:], Extra(CUMULATIVE, [1, 2]), skipped=skipped, total=4)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,6 @@ def test_a_list_that_was_cut_is_refused_if_not_all_of_it_can_be_known() -> None:
         ([2], Extra(None, [1]), 0, 2, [INCREMENTAL, [2]]),
         ([9, 2], Extra(INCREMENTAL, [1]), 0, 3, [INCREMENTAL, [9, 2]]),
         ([2], Extra(CUMULATIVE, [1]), 0, 2, [CUMULATIVE, None]),
-        ([], Extra(CUMULATIVE, [1]), 1, 2, [CUMULATIVE, None]),
         # neither
         ([2, 3], Extra(INCREMENTAL, [1]), 0, 2, [INCREMENTAL, None]),
         ([1], Extra(None, [1, 2]), 0, 1, [None, None]),
@@ -131,15 +133,21 @@ def test_a_list_that_is_not_aligned_any_more_is_a_value_again() -> None:
     assert output.native_response()["meta_info"]["mine"] == [1, 2]
 
 
-def test_a_list_that_stops_growing_is_cut_no_more() -> None:
-    """Its known part was cut out of the payloads behind, and nothing was there to be put in its place."""
+def test_a_list_that_stops_growing_is_told_whole() -> None:
+    """Its known part had been cut out as what repeats, and the list was told to be empty."""
     events: list[bytes] = []
     for count in range(1, 12):
         mine = [0.5 * at for at in range(min(count, 5))]
-        one = chunk(*range(count), text="x" * count, mine=mine)
+        one = chunk(*range(count), text="x" * count, mine=mine, last=0)
         events.append(event(json.dumps(one, separators=(",", ":")).encode()))
     with short_ways(EAGER):
         folded = fold(events)
         same_as_long_way(events)
     assert "mine" not in folded.outputs[0].lanes
     assert [len(update.meta_info["mine"]) for update in folded.updates] == [1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 5]
+    assert folded.outputs[0].meta_info["mine"] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_a_list_that_was_cut_and_is_not_aligned_is_to_be_read_again() -> None:
+    with pytest.raises(ProtocolError, match=r"meta_info\.mine has 1 entries for 2 tokens, and 1 before"):
+        plan([], Extra(CUMULATIVE, [1]), skipped=1, total=2, name="mine")
