@@ -75,8 +75,9 @@ def test_a_text_may_say_done() -> None:
 # ---- failures in the band -------------------------------------------------------------------------------------------
 
 
-def test_an_error_with_an_index_fails_that_output_alone() -> None:
-    failure = event(b'{"error":{"message":"no memory","code":500,"type":"oom"},"index":1}')
+@pytest.mark.parametrize("name", [b"", b"event: error\n"])
+def test_an_error_with_an_index_fails_that_output_alone(name: bytes) -> None:
+    failure = name + event(b'{"error":{"message":"no memory","code":500,"type":"oom"},"index":1}')
     folded = fold([*TWO[:4], failure, *_of(0)[2:], *_of(1)[2:], DONE])
     good, bad = folded.outputs[0], folded.outputs[1]
     assert good.finish_reason is not None

@@ -128,6 +128,8 @@ REFUSED = {
          rowed(5, 6, 7, finish_reason=STOP, output_top_logprobs=[[9], [1], [2], [3]]))),
     "mode cumulative": Refused(ProtocolError, ("mode='cumulative'", "incremental", "--incremental-streaming-output",
                                                "mode='auto'"), TWO, "cumulative"),
+    "mode cumulative, rows": Refused(ProtocolError, ("mode='cumulative'", "output_token_logprobs is incremental"),
+                                     (rowed(5), rowed(6, count=2, output_token_logprobs_length=2)), "cumulative"),
     "mode incremental": Refused(ProtocolError, ("mode='incremental'", "output_ids is cumulative", "without"),
                                 (chunk(5), chunk(5, 6)), "incremental"),
     # ReplayError: the array, the counts

@@ -216,7 +216,7 @@ def test_ids_of_the_prompt_that_are_cut_away_are_kept() -> None:
     """They repeat whole in every payload, and stand beside meta_info, not in it."""
     ids = list(range(1000, 1090))
     events = [
-        event(json.dumps({**json.loads(payload_of(chunk(tokens))), "prompt_token_ids": ids}).encode())
+        event(json.dumps({"prompt_token_ids": ids, **json.loads(payload_of(chunk(tokens)))}).encode())
         for tokens in range(1, 9)
     ]
     with short_ways(EAGER):
