@@ -16,6 +16,7 @@ from .chunk import Chunk
 from .errors import ProtocolError, ReplayError
 from .extras import ExtraStep, plan_extras
 from .lanes import CUMULATIVE, INCREMENTAL, Lane
+from .limits import MAX_TOKENS
 from .replay import ReplayArray, TopPReplay, decode_int32
 from .state import OutputState
 from .text_lane import TextStep
@@ -56,6 +57,11 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
     queue_abort = finish is not None and _is_queue_abort(state, chunk)
     tokens = plan_tokens(state, chunk, queue_abort=queue_abort)
     total = len(state.token_ids) + len(tokens.ids)
+    if total > MAX_TOKENS:
+        raise ProtocolError(
+            f"output {state.index} would have {total} tokens, {MAX_TOKENS} are taken at most: no model's context is "
+            "that long; look who sends this stream"
+        )
     _check_count(state, chunk, total, queue_abort=queue_abort)
     _check_rows(state, chunk, tokens, total)
     text = _plan_text(state, chunk, tokens, total, queue_abort=queue_abort)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .accumulator import Accumulator, failure_of, server_error
-from .errors import PayloadError, ServerError, StreamError
+from .errors import PayloadError, ProtocolError, ServerError, StreamError
 from .lanes import INCREMENTAL, Mode
+from .limits import MAX_OUTPUTS
 from .payload import BadJSONError, parse_payload
 from .runs import RunFolder
 from .sse_event import ServerSentEvent
@@ -127,7 +128,7 @@ class Outputs:
         index = _index(payload.get("index"))
         output = self.by_index.get(index)
         if output is None:
-            output = Accumulator(self._mode, index=index)
+            output = self._new_output(index)
             update = output.fold(payload)
             self.by_index[index] = output
         elif output.is_over:
@@ -190,6 +191,14 @@ class Outputs:
             cutter.ids = skips.ids + len(payload["output_ids"])
         return update
 
+    def _new_output(self, index: int) -> Accumulator:
+        if len(self.by_index) >= MAX_OUTPUTS:
+            raise ProtocolError(
+                f"index {index} would be output number {len(self.by_index) + 1} of one response, {MAX_OUTPUTS} are "
+                "taken at most: send fewer prompts per request, or look who makes up indices"
+            )
+        return Accumulator(self._mode, index=index)
+
     def _reported(self, event: ServerSentEvent) -> None:
         """``event: error``: whatever its data is, the server says that it failed."""
         try:
@@ -205,7 +214,7 @@ class Outputs:
             raise failure
         failure.index = index
         if index not in self.by_index:
-            self.by_index[index] = Accumulator(self._mode, index=index)
+            self.by_index[index] = self._new_output(index)
         self.by_index[index].fail(failure)
 
 

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate, count, repeat
 
+from .limits import MAX_TOKENS
 from .payload import json_backend
 from .spans import find_spans
 from .state import OutputState
@@ -138,7 +139,11 @@ def _fold_columns(state: OutputState, payloads: Sequence[bytes], columns: list[t
         meta = loads(payloads[-1])["meta_info"]
     except (ValueError, TypeError, OverflowError):
         return []
-    if totals != list(range(start + 1, start + len(ids) + 1)) or set(map(type, logprobs)) != {float}:
+    if (
+        start + len(ids) > MAX_TOKENS
+        or totals != list(range(start + 1, start + len(ids) + 1))
+        or set(map(type, logprobs)) != {float}
+    ):
         return []
     if form_of(meta) != state.steady:
         return []  # the pattern is older than the form that the stream has now

@@ -12,6 +12,7 @@ from array import array
 from typing import Any
 
 from .chunk import Chunk
+from .limits import MAX_TOKENS
 from .state import OutputState
 from .update import Update
 
@@ -106,6 +107,7 @@ def fold_steady(state: OutputState, data: dict[str, Any]) -> Update | None:
             or row_text is not None
             or logprob - logprob != 0.0
             or token_id < 0
+            or start >= MAX_TOKENS
         ):
             return None
         token_ids.append(token_id)  # the one call that can refuse, before anything has changed
@@ -125,6 +127,8 @@ def fold_step(state: OutputState, payload: bytes, text: str, token_id: int, logp
     """The same for a payload of which these values were read already (``step.py``); the rest is parsed late."""
     token_ids = state.token_ids
     start = len(token_ids)
+    if start >= MAX_TOKENS:
+        return None
     try:
         token_ids.append(token_id)
     except OverflowError:
@@ -145,6 +149,8 @@ def _fold_some(state: OutputState, data: dict[str, Any], meta: dict[str, Any]) -
     ids, text, count = data.get("output_ids"), data.get("text"), meta.get("completion_tokens")
     start = len(state.token_ids)
     if type(text) is not str or type(ids) is not list or type(count) is not int or count != start + len(ids):
+        return None
+    if count > MAX_TOKENS:
         return None
     # By columns: a step in Python per token would cost more than the parse did.
     logprobs: tuple[float, ...] = ()

@@ -18,10 +18,19 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from ssefold import EventTooLargeError, GenerateDecoder, PayloadError, Snapshot, SSEParser, StreamError
-from ssefold.transports.testing import PROFILES
+from ssefold import (
+    EventTooLargeError,
+    GenerateDecoder,
+    PayloadError,
+    ProtocolError,
+    Snapshot,
+    SSEParser,
+    StreamError,
+    limits,
+)
+from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, eager, encode, interval_sends
 from tests.core.by_hand import Folded, each_byte, exact, fold
-from tests.core.corpus import cases
+from tests.core.corpus import cases, finite
 from tests.core.short_ways import BETWEEN, DEFAULT, EAGER, short_ways
 
 KIB = 1024
@@ -208,3 +217,39 @@ def test_a_base64_text_is_bounded_by_its_event() -> None:
 def test_one_chunk_may_bring_any_number_of_tokens_that_fits_its_event() -> None:
     folded: Folded = fold([chunk(100_000, ids=list(range(100_000)))])
     assert exact(folded.outputs[0].token_ids[-2:]) == "[99998,99999]"
+
+
+# ---- outputs and tokens ---------------------------------------------------------------------------------------------
+
+
+def test_outputs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.MAX_OUTPUTS == 65_536
+    monkeypatch.setattr("ssefold.outputs.MAX_OUTPUTS", 3)
+    events = [chunk(1, top=f',"index":{index}') for index in (0, 7, 2, 9)]
+    folded = fold(events)
+    assert isinstance(folded.error, ProtocolError)
+    assert "index 9 would be output number 4 of one response, 3 are taken at most" in str(folded.error)
+    assert set(folded.outputs) == {0, 7, 2}
+    assert len(folded.updates) == 3
+    failure = b'data: {"error":{"message":"m"},"index":9}\n\n'
+    assert "output number 4" in str(fold([*events[:3], failure]).error)
+    assert fold([*events[:3], chunk(2, top=',"index":7')]).outputs[7].token_ids[:] == (0, 1)
+
+
+@pytest.mark.parametrize("values", [DEFAULT, EAGER], ids=["default", "eager"])
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("interval", [1, 3])
+def test_tokens_are_bounded_whichever_way_they_go(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[int, ...], incremental: bool, interval: int
+) -> None:
+    assert limits.MAX_TOKENS == 16_777_216
+    for module in ("fold", "steady", "runs"):
+        monkeypatch.setattr(f"ssefold.{module}.MAX_TOKENS", 61)
+    body = encode(finite(99), INCREMENTAL if incremental else CUMULATIVE, eager([interval_sends(99, interval)])).events
+    with short_ways(values):
+        for reads in (body, [b"".join(body)]):
+            folded = fold(reads)
+            assert isinstance(folded.error, ProtocolError)
+            assert "tokens, 61 are taken at most" in str(folded.error)
+            assert len(folded.outputs[0].token_ids) == 61
+            assert [token for update in folded.updates for token in update.token_ids] == list(finite(99).token_ids[:61])
