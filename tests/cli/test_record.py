@@ -24,6 +24,14 @@ from ssefold.transports.testing import NO_FAULT, PROFILES, FakeSGLang, Fault, Gr
 from .conftest import DONE, STOP, Run, chunk, event, run_process
 
 PAYLOAD = {"input_ids": [1, 2, 3], "return_logprob": True, "sampling_params": {"max_new_tokens": 20}}
+# Tests that a shell runs in the background ignore Ctrl-C, and so would the processes that they start.
+COMMAND = [
+    sys.executable,
+    "-u",
+    "-c",
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('ssefold.adapters.cli', run_name='__main__', alter_sys=True)",
+]
 TRANSPORTS = ["httpx", "httpx-sync", "aiohttp", "anyio"]
 
 
@@ -142,9 +150,7 @@ def test_interrupted_what_came_is_valid_and_the_server_is_told(payload: Path, ru
     with FakeSGLang(GreedyModel()) as server:
         server.hold(after=7)
         arguments = ["record", f"{server.url}/generate", "--payload", str(payload), "-o", str(out)]
-        recorder = subprocess.Popen(
-            [sys.executable, "-m", "ssefold.adapters.cli", *arguments], stderr=subprocess.PIPE, text=True
-        )
+        recorder = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
         server.wait_until(lambda counters: counters.tokens >= 7)
         recorder.send_signal(signal.SIGINT)
         _, said = recorder.communicate(timeout=60)
@@ -205,9 +211,8 @@ class Serving:
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "ssefold.adapters.cli", "serve-fake", *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [*COMMAND, "serve-fake", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def __enter__(self) -> str:
         assert self.process.stdout is not None
