@@ -29,8 +29,10 @@ COMMAND = [
     sys.executable,
     "-u",
     "-c",
-    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "runpy.run_module('ssefold.adapters.cli', run_name='__main__', alter_sys=True)",
+    (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_module('ssefold.adapters.cli', run_name='__main__', alter_sys=True)"
+    ),
 ]
 TRANSPORTS = ["httpx", "httpx-sync", "aiohttp", "anyio"]
 
