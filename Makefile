@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # One virtual environment: two pips in it at once would break it.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help fuzz conformance demo test test-all live lint format types docs bench build check venv links clean
+.PHONY: help fuzz conformance demo test coverage test-all live lint format types docs bench build check venv links clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -22,8 +22,12 @@ help: ## this list
 demo: $(VENV)/.stamp-demo links ## a rollout streamed, cut, resumed and compared
 	$(BIN)/ssefold demo
 
-test: $(VENV)/.stamp-test links ## all tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.stamp-test links ## all tests (ARGS="-k name" for some; COVERAGE=1 notes which lines they reach)
+	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest $(ARGS)
+
+coverage: ## what `make test COVERAGE=1` has reached: fails below all of core/, or 95 % of the whole
+	$(BIN)/coverage report --include='core/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=95
 
 test-all: ## all tests on every Python 3.10 to 3.14 that this machine has
 	@set -e; pythons=$$($(PYTHON) .ci/pythons.py); \
@@ -68,7 +72,7 @@ build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/python .ci/check_dist.py dist
 
-check: ## what CI runs: tests, lint, types, docs, build, demo
+check: ## what CI runs: tests, coverage, lint, types, docs, build, demo
 	.ci/run
 
 venv: $(VENV)/.stamp-test $(VENV)/.stamp-check links ## the environment, with all tools for development
