@@ -27,7 +27,6 @@ import json
 import struct
 import sys
 from array import array
-from hashlib import sha256
 from typing import Any, cast
 
 from .errors import SnapshotError
@@ -63,10 +62,7 @@ def pack(kind: str, state: dict[str, Any]) -> bytes:
     name, text = kind.encode("ascii"), tree.encode("utf-8", "surrogatepass")
     size = sum(section.nbytes for section in sections)
     parts: list[bytes | memoryview] = [_HEAD.pack(_MAGIC, VERSION, len(name), len(text), size), name, text, *sections]
-    digest = sha256(usedforsecurity=False)
-    for part in parts:
-        digest.update(part)
-    return b"".join([*parts, digest.digest()])
+    return b"".join([*parts, _digest(*parts)])
 
 
 def unpack(kind: str, data: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -94,6 +90,16 @@ def unpack(kind: str, data: bytes | bytearray | memoryview) -> dict[str, Any]:
     return cast("dict[str, Any]", state)
 
 
+def _digest(*parts: bytes | memoryview) -> bytes:
+    # Not at the top: it takes longer to import than the rest of this module, and few programs keep snapshots.
+    from hashlib import sha256
+
+    digest = sha256(usedforsecurity=False)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
 def _open(kind: str, whole: memoryview) -> tuple[memoryview, memoryview]:
     """Check everything around the content; return tree and sections."""
     if len(whole) < _HEAD.size or bytes(whole[:8]) != _MAGIC:
@@ -109,7 +115,7 @@ def _open(kind: str, whole: memoryview) -> tuple[memoryview, memoryview]:
     if len(whole) != expected:
         fault = "truncated" if len(whole) < expected else "longer than it says"
         raise SnapshotError(f"the snapshot is {fault}: {len(whole)} bytes where its header says {expected}")
-    if sha256(whole[:-_DIGEST_SIZE], usedforsecurity=False).digest() != bytes(whole[-_DIGEST_SIZE:]):
+    if _digest(whole[:-_DIGEST_SIZE]) != bytes(whole[-_DIGEST_SIZE:]):
         raise SnapshotError(f"the snapshot was altered: its {len(whole)} bytes do not match their SHA-256 digest")
     name = bytes(whole[_HEAD.size : _HEAD.size + name_size])
     if name != kind.encode("ascii"):
