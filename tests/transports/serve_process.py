@@ -27,7 +27,11 @@ class ServerProcess(AbstractContextManager["ServerProcess"]):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        if exc_info[0] is not None:
+            self._process.kill()  # what went wrong here is what matters
         out, _ = self._process.communicate("")
+        if exc_info[0] is not None:
+            return
         self.account = json.loads(out)
         assert self._process.returncode == 0
 
@@ -36,5 +40,5 @@ if __name__ == "__main__":
     with FakeSGLang(**json.loads(sys.argv[1])) as server:
         print(server.url, flush=True)  # noqa: T201
         sys.stdin.read()
-        server.wait_until(lambda counters: counters.running == 0 and counters.connections == 0)
+        server.wait_until(lambda counters: counters.running == 0 and counters.connections == 0, timeout=120)
     print(json.dumps(asdict(server.counters)))  # noqa: T201
