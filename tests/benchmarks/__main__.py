@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from tests.benchmarks import fold_speed, live, memory, sse_speed, variants
+from tests.benchmarks import fold_speed, growth_hostile, live, many_streams, memory, sse_speed, variants
 from tests.benchmarks.peers import PEERS, parser_of
 from tests.benchmarks.report import Section, bars_table, load_average, machine, page
 from tests.benchmarks.scale import FULL, Scale
@@ -18,8 +18,10 @@ _PARTS: tuple[Callable[[Scale], list[Section]], ...] = (
     fold_speed.measure,
     variants.measure,
     live.measure,
+    many_streams.measure,
     sse_speed.measure,
     memory.measure,
+    growth_hostile.measure,
 )
 
 

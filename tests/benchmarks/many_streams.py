@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from tests.benchmarks.bodies import DONE, counts_of, events, make_answer
 from tests.benchmarks.report import Section, at_most, table
+from tests.benchmarks.scale import FULL, Load, Scale
 from tests.benchmarks.timing import in_turn, median
 
 MODES = ("cumulative", "incremental")
@@ -28,29 +29,13 @@ _TICK = 0.005
 _RECEIVE = 2**16
 
 
-@dataclass(frozen=True)
-class Load:
-    """How much is measured.
-
-    :ivar period: seconds between two events of one stream.
-    """
-
-    streams: int
-    tokens: int
-    interval: int
-    period: float
-    rounds: int
-
-
-FULL = Load(streams=512, tokens=128, interval=8, period=0.2, rounds=5)
-TINY = Load(streams=3, tokens=9, interval=4, period=0.0, rounds=1)
-
 Contender = Callable[[str, int], Coroutine[Any, Any, int]]
 """Takes a url and a number of streams; gives the bytes, or tokens, that all of them had."""
 
 
-def measure(load: Load) -> list[Section]:
+def measure(scale: Scale) -> list[Section]:
     """One table: a row for each mode and client."""
+    load = scale.load
     rows: list[list[str]] = []
     ratios: list[float] = []
     with _served(load) as url:

@@ -9,6 +9,21 @@ READ = 65_536
 
 
 @dataclass(frozen=True)
+class Load:
+    """Streams on one event loop.
+
+    :ivar interval: tokens of an event.
+    :ivar period: seconds between two events of one stream.
+    """
+
+    streams: int
+    tokens: int
+    interval: int
+    period: float
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Scale:
     """Sizes and repeats.
 
@@ -24,6 +39,7 @@ class Scale:
     :ivar split_event: bytes of the smaller of two events that come in reads of 64 bytes.
     :ivar replay: bytes of the base64 text of a routed-experts terminal chunk.
     :ivar streams: streams at once, and the tokens that each has when it is looked at.
+    :ivar load: streams at once that come over a client.
     """
 
     tokens: tuple[int, ...]
@@ -38,6 +54,7 @@ class Scale:
     split_event: int
     replay: int
     streams: tuple[int, int]
+    load: Load
 
 
 FULL = Scale(
@@ -53,6 +70,7 @@ FULL = Scale(
     split_event=500_000,
     replay=17 * 2**20,
     streams=(512, 2048),
+    load=Load(streams=512, tokens=128, interval=8, period=0.2, rounds=5),
 )
 TINY = Scale(
     tokens=(32, 64),
@@ -67,4 +85,5 @@ TINY = Scale(
     split_event=5000,
     replay=2**16,
     streams=(3, 64),
+    load=Load(streams=3, tokens=9, interval=4, period=0.0, rounds=1),
 )

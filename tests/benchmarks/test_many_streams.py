@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.benchmarks.many_streams import CLIENTS, MODES, TINY, _served, measure, percentile
+from tests.benchmarks.many_streams import CLIENTS, MODES, _served, measure, percentile
+from tests.benchmarks.scale import TINY
 
 pytestmark = pytest.mark.skipif(
     not all(find_spec(package) for package in ("httpx", "aiohttp", "anyio", "h11")), reason="it measures all clients"
@@ -23,12 +24,12 @@ def test_every_client_has_a_row_for_each_mode_and_the_bar_is_the_worst() -> None
 
 
 def test_the_library_gets_every_token_of_what_the_others_read() -> None:
-    with _served(TINY) as url:
+    with _served(TINY.load) as url:
         for mode in MODES:
             sizes: set[int] = set()
             for reading, ours in CLIENTS.values():
-                sizes.add(asyncio.run(reading(f"{url}/{mode}", TINY.streams)))
-                assert asyncio.run(ours(f"{url}/{mode}", TINY.streams)) == TINY.streams * TINY.tokens
+                sizes.add(asyncio.run(reading(f"{url}/{mode}", TINY.load.streams)))
+                assert asyncio.run(ours(f"{url}/{mode}", TINY.load.streams)) == TINY.load.streams * TINY.load.tokens
             assert len(sizes) == 1
 
 
