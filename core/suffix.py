@@ -104,6 +104,7 @@ class SuffixCutter:
     __slots__ = (
         "_alike",
         "_failures",
+        "_growing",
         "_known",
         "_next",
         "_patience",
@@ -119,6 +120,8 @@ class SuffixCutter:
 
     def __init__(self) -> None:
         self._regions: list[_Region] = []
+        # How many values were known to be snapshots when the regions were learned.
+        self._growing = 0
         self._payload = b""
         # Per region, in the last payload.
         self._known: list[_Known] = []
@@ -142,7 +145,9 @@ class SuffixCutter:
             return
         self._regions, self._known, self._step = [], [], None
         spans = find_spans(payload)
-        kinds: dict[tuple[str, ...], _Kind] = {path: _Kind.GROWING for path in _growing(state) if path in spans}
+        growing = _growing(state)
+        self._growing = len(growing)
+        kinds: dict[tuple[str, ...], _Kind] = {path: _Kind.GROWING for path in growing if path in spans}
         for path in _CONSTANTS:
             if path in spans and spans[path].end - spans[path].start >= _SMALLEST_CONSTANT:
                 kinds[path] = _Kind.CONSTANT
@@ -167,8 +172,8 @@ class SuffixCutter:
         self._payload = payload
         self.ids = len(data.get("output_ids") or ())
         self.constants = tuple(region.path[-1] for region in self._regions if region.kind is _CONSTANT)
-        growing = {region.path for region in self._regions if region.kind is _Kind.GROWING}
-        self.leaves_deltas = growing == {_TEXT_PATH, _IDS_PATH} | ({_ROWS_PATH} if state.rows_sent else set())
+        cut = {region.path for region in self._regions if region.kind is _Kind.GROWING}
+        self.leaves_deltas = cut == {_TEXT_PATH, _IDS_PATH} | ({_ROWS_PATH} if state.rows_sent else set())
 
     def split(self, payload: bytes) -> bool:
         """Compare and cut: find what is new in each region.  False if in any doubt.
@@ -287,7 +292,12 @@ class SuffixCutter:
         return data
 
     def skips(self, state: OutputState) -> Skips | None:
-        """What was cut from the payload that is about to be folded; None if a list turned out to be no lane."""
+        """What was cut from the payload that is about to be folded.
+
+        None if a list turned out to be no lane, or if more is known to repeat by now than is cut: learn anew.
+        """
+        if len(_growing(state)) != self._growing:
+            return None
         text = ids = 0
         lists: dict[str, int] = {}
         for region in self._regions:

@@ -274,11 +274,10 @@ def _abort_ids(state: OutputState, step: TokenStep, ids: array[int], skipped: in
 
 
 def _changed(state: OutputState, ids: array[int], skipped: int) -> ProtocolError:
+    """The error for ids of which one, at least, is not what it was; the message names the first."""
     known = state.token_ids[skipped:]
-    at = next((at for at, pair in enumerate(zip(known, ids, strict=False)) if pair[0] != pair[1]), len(ids))
-    was = known[at] if at < len(known) else None
-    now = ids[at] if at < len(ids) else None
+    at = next(at for at, (was, now) in enumerate(zip(known, ids, strict=False)) if was != now)
     return ProtocolError(
-        f"output_ids[{skipped + at}] was {was} and is now {now}: a cumulative chunk must repeat the ids already sent. "
-        "Was the request restarted behind the stream (a retry in a gateway)?"
+        f"output_ids[{skipped + at}] was {known[at]} and is now {ids[at]}: a cumulative chunk must repeat the ids "
+        "already sent. Was the request restarted behind the stream (a retry in a gateway)?"
     )

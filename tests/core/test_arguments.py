@@ -74,6 +74,13 @@ def test_errors_that_can_not_be_printed(reported: Any) -> None:
     assert caught.value.code is None
 
 
+@pytest.mark.parametrize(("code", "told"), [(2**63 - 1, 2**63 - 1), (2**63, None), (-(2**63), None), ("x", "x")])
+def test_codes_of_errors_are_numbers_that_travel(code: Any, told: Any) -> None:
+    with pytest.raises(ServerError) as caught:
+        Accumulator().add({"error": {"message": "m", "code": code}})
+    assert caught.value.code == told
+
+
 def test_finish_reason_that_can_not_be_printed() -> None:
     reason = {"type": "abort", "message": "m", "status_code": HUGE}
     with pytest.raises(PayloadError, match="status_code"):

@@ -138,7 +138,9 @@ def test_shapes_of_errors(payload: dict[str, Any], message: str, code: Any, kind
         error = fold([raw]).error
         assert isinstance(error, ServerError)
         assert (error.message, error.code, error.type) == (message, code, kind)
-        assert message in str(error)
+        noted = [f"code {code}"] * (code is not None) + [f"type {kind}"] * (kind is not None)
+        said = f"the server reported inside the stream: {message}"
+        assert str(error) == said + (f" ({', '.join(noted)})" if noted else "")
 
 
 @pytest.mark.parametrize("data", [b"boom", b'{"message":"boom"}', b"[1]", b"\xff", b'"boom"', b"[DONE]x"])

@@ -43,6 +43,10 @@ def rowed(*ids: int, count: int | None = None, **meta: Any) -> dict[str, Any]:
     return chunk(*ids, count=total, **told)
 
 
+def _without_ids(one: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != "output_ids"}
+
+
 @dataclass(frozen=True)
 class Refused:
     """Chunks of which the last one is refused; ``words`` are in the message."""
@@ -98,6 +102,9 @@ REFUSED = {
                                          (*TWO, {"meta_info": {"completion_tokens": 4, "finish_reason": STOP}})),
     "tokens missing before the end": Refused(ProtocolError, ("completion_tokens is 4", "2 tokens"),
                                              (*TWO, {"meta_info": {"completion_tokens": 4, "finish_reason": None}})),
+    "tokens missing, and no rows": Refused(
+        ProtocolError, ("completion_tokens is 2", "1 tokens"),
+        (_without_ids(rowed(5)), {"text": "ab", "meta_info": {"completion_tokens": 2, "finish_reason": None}})),
     "rows missing at the end": Refused(ProtocolError, ("output_token_logprobs covers 1 of 2 tokens",),
                                        (rowed(5), chunk(6, count=2, finish=STOP))),
     "no counter": Refused(ProtocolError, ("output_ids repeats the 1 entries", "='cumulative'", "='incremental'"),

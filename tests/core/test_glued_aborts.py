@@ -67,6 +67,19 @@ def test_one_token_was_delivered(text: str, ids: list[int], count: int, wanted: 
     assert accumulator.finish_reason is not None
 
 
+@pytest.mark.parametrize(
+    ("ids", "count"),
+    [([9], None), ([9, 9], None), ([12], 3), ([9, 12], 3), ([6, 9, 12], 3)],
+)
+def test_ids_that_are_known_or_not_counted_add_nothing(ids: list[int], count: Any) -> None:
+    """The last one or more of those that came; or some, but not how many there are in all."""
+    accumulator = _delivered("abc", [6, 9, 12])
+    accumulator.add(_abort("abc", ids, count))
+    assert list(accumulator.token_ids) == [6, 9, 12]
+    assert accumulator.text() == "abc"
+    assert accumulator.finish_reason is not None
+
+
 def test_lost_ids_are_not_guessed() -> None:
     """0.5.5-0.5.19 cumulative without rows: the snapshot with the ids between was dropped for a slow reader."""
     accumulator = _delivered("a", [6])

@@ -300,6 +300,29 @@ def test_meta_info_is_merged_and_null_does_not_erase_what_is_whole() -> None:
         updates[0].meta_info["hidden_states"].append(1)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"input_token_logprobs": [7]},
+        {"input_top_logprobs": [7]},
+        {"input_token_ids_logprobs": [7]},
+        {"hidden_states": [7]},
+        {"routed_experts": [7]},
+        {"indexer_topk": [7]},
+        {"top_p_token_ids": [7], "top_p_token_offsets": [0, 1]},
+        {"top_p_kept_token_ids": [7], "top_p_kept_token_offsets": [0, 1]},
+    ],
+)
+def test_a_value_that_comes_once_is_kept(values: dict[str, Any]) -> None:
+    """0.5.7-0.5.9 write null before it, and a server may as well write it behind."""
+    output = Accumulator()
+    output.add(chunk(5, **values))
+    last = chunk(6, count=2)
+    last["meta_info"] |= dict.fromkeys(values)
+    output.add(last)
+    assert {name: output.meta_info[name] for name in values} == values
+
+
 def test_keys_at_the_top_are_kept() -> None:
     output = Accumulator()
     for one in (chunk(5), chunk(6, count=2, finish=STOP)):

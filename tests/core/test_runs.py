@@ -32,6 +32,20 @@ def test_a_read_of_like_events_is_a_run() -> None:
     same_as_long_way([b"".join(HEAD), b"".join(BODY)])
 
 
+def test_counts_that_nothing_is_checked_against_may_change_in_a_run() -> None:
+    events = [
+        data.replace(b'"reasoning_tokens":2', b'"reasoning_tokens":%d' % at).replace(
+            b'"num_retractions":0', b'"num_retractions":%d' % (at // 9)
+        )
+        for at, data in enumerate(EVENTS)
+    ]
+    reads = [b"".join(events[:5]), b"".join(events[5:])]
+    folded = fold(reads)
+    assert of_runs(folded)[5:57] == [True] * 52
+    assert [update.meta_info["reasoning_tokens"] for update in folded.updates[5:]] == list(range(5, 60))
+    same_as_long_way(reads)
+
+
 def test_an_event_that_is_begun_does_not_keep_the_rest_from_being_a_run() -> None:
     """It is finished first, and by itself."""
     data = b"".join(BODY)

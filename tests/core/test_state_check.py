@@ -33,6 +33,7 @@ def test_a_state_of_everything_comes_back() -> None:
     output = everything()
     twin = Accumulator.restore(Snapshot.from_bytes(output.snapshot().to_bytes()))
     assert shown(twin) == shown(output)
+    assert shown(output.snapshot()) == shown(output) | {"native": None}
     assert twin.snapshot() == output.snapshot()
     assert exact(twin.state.to_plain()) == exact(output.state.to_plain())
     assert twin.error is not None

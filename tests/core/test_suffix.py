@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator
+from ssefold.payload import parse_payload
 from ssefold.steady import fold_steady
+from ssefold.step import learn_step, read_step
 from ssefold.suffix import SuffixCutter
 from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, encode
 from tests.core.by_hand import fold
@@ -278,6 +280,45 @@ def test_one_token_more_is_read_without_a_parse() -> None:
     kept = [tuple.__getitem__(update, 10) for update in updates]
     assert [type(one) for one in kept].count(bytes) > 150
     assert max(len(one) for one in kept if type(one) is bytes) < 1000  # without what repeats
+    same_as_long_way(events)
+
+
+def test_a_form_without_its_counts_is_not_learned() -> None:
+    meta = b'"meta_info":{"output_token_logprobs_length":3,"output_token_logprobs":['
+    pieces = [
+        b'{"text":"',
+        b"c",
+        b'","output_ids":[',
+        b"7",
+        b"]," + meta,
+        b"[-0.5,7,null]",
+        b'],"completion_tokens":3}}',
+    ]
+    learned = learn_step(pieces, (1, 3, 5), 3, [])
+    assert learned is not None
+    assert read_step(learned, pieces, 3) == ("c", 7, -0.5)
+    assert read_step(learned, pieces, 4) is None
+    assert learn_step(pieces, (1, 3, 5), 4, []) is None
+    for name in (b"completion_tokens", b"output_token_logprobs_length"):
+        renamed = [piece.replace(name, b"tokens") for piece in pieces]
+        assert learn_step(renamed, (1, 3, 5), 3, []) is None
+
+
+def test_what_repeats_is_cut_from_every_payload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt's rows repeat in the first payload, where nothing tells yet that the others will, too."""
+    left: list[int] = []
+
+    def counted(payload: bytes) -> dict[str, Any]:
+        left.append(len(payload))
+        return parse_payload(payload)
+
+    monkeypatch.setattr("ssefold.suffix.parse_payload", counted)
+    prompt = [[-0.25 * at, 900 + at, None] for at in range(90)]
+    events = [chunk(tokens, rows=True, input_token_logprobs=prompt) for tokens in range(1, 60)]
+    folded = fold(events)
+    assert len(folded.outputs[0].token_ids) == 59
+    assert len(left) > 50
+    assert max(left) < 320
     same_as_long_way(events)
 
 
