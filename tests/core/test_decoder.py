@@ -204,6 +204,15 @@ def test_an_event_too_large() -> None:
     assert fold([b"".join(ONE)], max_event_size=limit).error is None
 
 
+def test_an_event_too_large_is_known_at_once() -> None:
+    limit = max(map(len, ONE))
+    decoder = GenerateDecoder(max_event_size=limit)
+    updates = decoder.feed(b"".join([*ONE[:3], event(b'{"text":"%s"}' % (b"a" * limit))]))
+    assert len(updates) == 3
+    assert isinstance(decoder.error, EventTooLargeError)
+    assert len(decoder.error.partial[0].token_ids) == 3
+
+
 # ---- the end --------------------------------------------------------------------------------------------------------
 
 

@@ -92,6 +92,8 @@ REFUSED = {
     "changed ids": Refused(ProtocolError, ("output_ids[0] was 5 and is now 9", "retry"), (*TWO, chunk(9, 6, 7))),
     "changed rows": Refused(ProtocolError, ("output_token_logprobs[0] was logprob -0.5, id 5", "id 9"),
                             (rowed(5), rowed(5, 6), rowed(9, 6, 7))),
+    "changed logprobs": Refused(ProtocolError, ("was logprob -0.5, id 5 and is now logprob -0.25, id 5",),
+                                (rowed(5), rowed(5, 6, output_token_logprobs=[[-0.25, 5, None], [-0.5, 6, None]]))),
     "rows and ids": Refused(ProtocolError, ("output_ids [9]", "output_token_logprobs [5]", "completion_tokens 1"),
                             ({**rowed(5), "output_ids": [9]},)),
     "counter fell": Refused(ProtocolError, ("completion_tokens fell from 2 to 1", "input_embeds"),

@@ -243,6 +243,31 @@ def test_a_snapshot_may_rewrite_its_tail() -> None:
     assert output.text() == "Hi \u6587"
 
 
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        # by the ids
+        (chunk(5, text="a\ufffd"), chunk(5, 6, text="a\xe9b")),
+        # by the rows
+        (
+            {"text": "a\ufffd", "meta_info": rowed(5)["meta_info"]},
+            {"text": "a\xe9b", "meta_info": rowed(5, 6)["meta_info"]},
+        ),
+        # by the counter alone
+        *(
+            tuple({"text": text, "meta_info": {"id": "r", "completion_tokens": at}} for at, text in enumerate(texts, 1))
+            for texts in (("a\ufffd", "a\xe9b"), ("a\ufffd", "a\xe9", "a\xe9b"))
+        ),
+    ],
+)
+def test_a_snapshot_may_rewrite_its_tail_at_once(chunks: Sequence[dict[str, Any]]) -> None:
+    """The second chunk already does not go on from the first, and is no delta all the same."""
+    output = Accumulator()
+    add_all(output, *chunks)
+    assert output.text() == "a\xe9b"
+    assert output.lanes["text"] == "cumulative"
+
+
 def test_text_is_decoded_where_the_server_sent_none() -> None:
     calls: list[list[int]] = []
 
@@ -321,6 +346,7 @@ def test_a_value_that_comes_once_is_kept(values: dict[str, Any]) -> None:
     last["meta_info"] |= dict.fromkeys(values)
     output.add(last)
     assert {name: output.meta_info[name] for name in values} == values
+    assert (output.top_p is not None) is any(name.startswith("top_p") for name in values)
 
 
 def test_keys_at_the_top_are_kept() -> None:

@@ -62,6 +62,12 @@ def test_an_event_that_is_begun_and_ends_otherwise() -> None:
     same_as_long_way(reads)
 
 
+@pytest.mark.parametrize("begun", [b"event: error\n", b"id: 7\n", b"data: {\n", b"retry: 1\n", b": comment\n", b"even"])
+def test_an_event_that_is_begun_belongs_to_what_follows(begun: bytes) -> None:
+    same_as_long_way([b"".join(HEAD), begun, b"".join(BODY)])
+    same_as_long_way([b"".join(HEAD), b"".join(BODY[:20]) + begun, b"".join(BODY[20:])])
+
+
 def test_a_read_beyond_the_bound_of_an_event_is_no_run() -> None:
     """What can not be buffered must be refused as always, not matched."""
     data = b"".join(BODY)
