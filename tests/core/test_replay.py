@@ -118,6 +118,7 @@ class _Forged:
         ([1], [], r"top_p_token_offsets is empty: expected rows \+ 1 numbers, which is \[0\] for no rows"),
         ([1], "", r"top_p_token_offsets is empty"),
         ([-1], [0, 1], r"top_p_token_ids\[0\] is -1: a token id is never negative"),
+        ([0, -5, 2], [0, 3], r"top_p_token_ids\[1\] is -5: a token id is never negative"),
         ([1, -5, 2], [0, 3], r"top_p_token_ids\[1\] is -5: a token id is never negative"),
         ([2**31], [0, 1], r"top_p_token_ids\[0\] is 2147483648, outside int32"),
         (None, [0], r"top_p_token_ids is missing: .* only come together"),

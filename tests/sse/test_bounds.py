@@ -40,6 +40,15 @@ def test_the_bound_is_exact(stream: bytes, size: int) -> None:
         assert parse(pieces, max_event_size=size - 1).failure
 
 
+@pytest.mark.parametrize("name", ["data", "event", "id", "retry"])
+@pytest.mark.parametrize("end", [b"", b"\n\n"])
+def test_the_field_that_went_beyond_is_named(name: str, end: bytes) -> None:
+    line = f"{name}: 123456".encode()
+    for pieces in ([line + end], [line[:-2], line[-2:] + end], [b"data: 1\n" + line + end]):
+        said = parse(pieces, max_event_size=5).failure
+        assert said.startswith(f"an event is larger than max_event_size=5 bytes, which its {name!r} field goes beyond")
+
+
 @pytest.mark.parametrize(
     "line", [b": comment\n", b"unknown: field\n", b"dataset: x\n", b"e" * 50 + b"\n", b"\n", b"x\r\n"]
 )
