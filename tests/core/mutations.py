@@ -120,7 +120,8 @@ def _near(draw: DrawFn, holder: Any, key: Any) -> None:
     """A number or text that is only a little wrong."""
     value = holder[key]
     if isinstance(value, (int, float)):
-        holder[key] = value + draw(st.sampled_from((-1, 1, 2, 5, 0.5)))
+        difference = draw(st.sampled_from((-1, 1, 2, 5, 0.5)))
+        holder[key] = value + (difference if abs(value) < 2**64 else 1)  # 10**400 and a half is no float
     elif isinstance(value, str):
         holder[key] = value[: draw(st.integers(0, len(value)))] + draw(st.sampled_from(("", "a", "\\", '"', "\u2028")))
     elif isinstance(value, list) and value:
@@ -176,6 +177,8 @@ def _place(draw: DrawFn, payload: bytes, part: bytes) -> int | None:
 
 
 def _flip(draw: DrawFn, payload: bytes) -> bytes:
+    if not payload:  # cut away by a mutation before this one
+        return payload
     at = draw(st.integers(0, len(payload) - 1))
     return payload[:at] + bytes([draw(st.integers(0, 255))]) + payload[at + 1 :]
 
@@ -207,6 +210,8 @@ def _space(draw: DrawFn, payload: bytes) -> bytes:
 
 def _escape(draw: DrawFn, payload: bytes) -> bytes:
     """One letter is written as an escape: in a text the same JSON, elsewhere none."""
+    if not payload:
+        return payload
     at = draw(st.integers(0, len(payload) - 1))
     if not payload[at : at + 1].isalpha():
         return payload
