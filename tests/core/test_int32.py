@@ -198,6 +198,15 @@ def test_bytes_are_not_copied() -> None:
     assert part.nbytes == 8
 
 
+@pytest.mark.parametrize("format", ["B", "b", "c"])
+def test_views_of_bytes_are_bytes_whatever_they_call_them(format: str) -> None:
+    raw = raw_bytes([1, -2, INT32_MAX])
+    for view in (memoryview(raw).cast(format), memoryview(bytearray(raw)).cast(format)):
+        assert decoded(view) == [1, -2, INT32_MAX]
+    with pytest.raises(ReplayError, match="x has 11 bytes, not a multiple of 4"):
+        decode_int32(memoryview(raw[:-1]).cast(format), field="x")
+
+
 def test_what_the_caller_can_still_change_is_copied() -> None:
     numbers = array("i", [1, 2, 3])
     shared = bytearray(raw_bytes([1, 2, 3]))
