@@ -199,7 +199,7 @@ def test_bytes_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize("format", ["B", "b", "c"])
-def test_views_of_bytes_are_bytes_whatever_they_call_them(format: str) -> None:
+def test_views_of_bytes_are_bytes_whatever_they_call_them(format: Any) -> None:
     raw = raw_bytes([1, -2, INT32_MAX])
     for view in (memoryview(raw).cast(format), memoryview(bytearray(raw)).cast(format)):
         assert decoded(view) == [1, -2, INT32_MAX]
