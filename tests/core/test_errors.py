@@ -229,3 +229,12 @@ def test_the_tree_of_errors() -> None:
     partial = {0: Accumulator().snapshot()}
     assert StreamError("x", partial=partial).partial == partial
     assert isinstance(next(iter(partial.values())), Snapshot)
+
+
+def test_a_server_error_has_its_words_either_way() -> None:
+    told, noted = ServerError(message="no memory"), ServerError("it failed", code=507, type="oom", index=1)
+    assert (str(told), told.message, dict(told.partial)) == ("no memory", "no memory", {})
+    assert (str(noted), noted.message, noted.code, noted.type, noted.index) == ("it failed", "it failed", 507, "oom", 1)
+    partial = {1: Accumulator(index=1).snapshot()}
+    both = ServerError("it failed", message="no memory", partial=partial)
+    assert (str(both), both.message, both.partial) == ("it failed", "no memory", partial)
