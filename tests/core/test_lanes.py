@@ -268,6 +268,28 @@ def test_a_snapshot_may_rewrite_its_tail_at_once(chunks: Sequence[dict[str, Any]
     assert output.lanes["text"] == "cumulative"
 
 
+def _old(text: str, *ids: int, count: int, rows: int = 0) -> dict[str, Any]:
+    """A chunk of 0.5.1 to 0.5.5: ids are deltas, rows and text are snapshots."""
+    meta: dict[str, Any] = {"id": "r", "weight_version": "v", "completion_tokens": count}
+    if rows:
+        meta["output_token_logprobs"] = [[-0.5, 5 + at, None] for at in range(rows)]
+    return {"text": text, "output_ids": list(ids), "meta_info": meta}
+
+
+@pytest.mark.parametrize(
+    ("mode", "chunks"),
+    [
+        ("auto", (_old("a\ufffd", 5, count=1, rows=1), _old("a\xe9b", 6, count=2, rows=2))),
+        ("cumulative", (_old("a\ufffd", 5, count=1), _old("a\xe9b", 6, count=2))),
+        ("cumulative", ({"text": "a\ufffd"}, {"text": "a\xe9b"})),
+    ],
+)
+def test_a_snapshot_may_rewrite_its_tail_beside_deltas(mode: Any, chunks: Sequence[dict[str, Any]]) -> None:
+    output = Accumulator(mode)
+    add_all(output, *chunks)
+    assert output.text() == "a\xe9b"
+
+
 def test_text_is_decoded_where_the_server_sent_none() -> None:
     calls: list[list[int]] = []
 
