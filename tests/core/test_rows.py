@@ -68,6 +68,15 @@ def test_one_bad_row_among_many(row: list[Any], count: int) -> None:
         parse_rows([*[[-0.5, 1, None]] * count, row, *[[-0.5, 1, None]] * count], 0)
 
 
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("logprob", [2**53, -(2**53), 2**70, True])
+def test_a_logprob_that_no_float_holds_is_refused_among_few_and_many(count: int, logprob: Any) -> None:
+    for others in ([[-0.5, 7, None]] * count, [[-1, 7, None]] * count):
+        with pytest.raises(PayloadError, match="must be a finite number or null"):
+            parse_rows([*others, [logprob, 7, None]], 0)
+    assert parse_rows([[-1, 7, None], [1 - 2**53, 7, None]] * count, 0).logprobs.tolist() == [-1.0, 1.0 - 2**53] * count
+
+
 def test_large_numbers_are_no_reason_to_refuse() -> None:
     """Their sum is not finite, they are."""
     parsed = parse_rows([[-1.5e308, 2**63 - 1, None]] * 50, 0)
