@@ -72,7 +72,7 @@ build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/python .ci/check_dist.py dist
 
-check: ## what CI runs: tests, coverage, lint, types, docs, build, demo
+check: ## what CI runs: tests, coverage, lint, types, docs, fuzz, build, demo
 	.ci/run
 
 venv: $(VENV)/.stamp-test $(VENV)/.stamp-check links ## the environment, with all tools for development
