@@ -140,6 +140,8 @@ def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any], skipped: int)
             start = parse_rows(rows[: have - skipped], skipped)
             prefix = start.ids == state.token_ids[skipped:have]
         place = place_uncounted(field, length, have, lane, prefix, _ROWS_HINT)
+    if place.glued and skipped:  # what was left out was taken for the front of the list, which a second copy is now
+        raise ProtocolError(f"{field} begins with {place.glued} rows twice, and {skipped} were left out")
     if place.lane == INCREMENTAL and (skipped or state.rows_lane == CUMULATIVE):
         raise misfit(field, length, have, have + len(rows), _ROWS_HINT)
     return place

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from ssefold import Accumulator
+from ssefold import Accumulator, ProtocolError
 from ssefold.payload import parse_payload
 from ssefold.steady import fold_steady
 from ssefold.step import learn_step, read_step
 from ssefold.suffix import SuffixCutter
-from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, encode
+from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, eager, encode, interval_sends
 from tests.core.by_hand import fold
 from tests.core.corpus import finite, scored
 from tests.core.mutations import event, payload_of
@@ -387,3 +387,43 @@ def test_counts_of_one_token_more(count: bytes) -> None:
     both = raw.replace(b's":11', b's":' + count).replace(b'h":11', b'h":' + count)
     with short_ways(EAGER):
         same_as_long_way([*events[:_AT], event(both), *events[_AT + 1 :]])
+
+
+@pytest.mark.parametrize("name", ["output_token_logprobs", "output_top_logprobs"])
+def test_a_doubled_row_in_the_last_chunk_is_no_copy_in_front(name: str) -> None:
+    """What was left out was taken for the known rows and for a second copy of the new ones: the chunk was accepted."""
+    script = replace(finite(_TOKENS), top_logprobs=tuple(((-0.5, 7 + at),) for at in range(_TOKENS)))
+    events = encode(script, PROFILES["0.5.5"], eager([interval_sends(_TOKENS, 3)])).events
+    last = json.loads(payload_of(events[-2]))
+    assert len(last["output_ids"]) == 3
+    rows = last["meta_info"][name]
+    rows.insert(-3, rows[-3])
+    odd = [*events[:-2], event(json.dumps(last, separators=(",", ":"), ensure_ascii=False).encode()), events[-1]]
+    with short_ways(EAGER):
+        assert isinstance(fold(odd).error, ProtocolError)
+        same_as_long_way(odd)
+
+
+@pytest.mark.parametrize("known", [1, 2, 3])
+@pytest.mark.parametrize("pending", [1, 2])
+@pytest.mark.parametrize("rows", [True, False])
+def test_aborts_that_repeat_one_token(known: int, pending: int, rows: bool) -> None:
+    """One letter over and over: pending deltas in front look like what is known, and nothing may be left out there."""
+    told: dict[str, Any] = {"id": "r", "finish_reason": None, "prompt_tokens": 3, "weight_version": "v"}
+    total = known + pending
+
+    def one(tokens: int, **more: Any) -> dict[str, Any]:
+        meta = told | {"completion_tokens": tokens}
+        if rows:
+            meta |= {"output_token_logprobs": [[-0.5, 7, None]] * tokens, "output_token_logprobs_length": tokens}
+        return {"text": "a" * tokens, "output_ids": [7] * tokens, "meta_info": meta} | more
+
+    glued = one(total, text="a" * (pending + total), output_ids=[7] * (pending + 1))
+    del glued["meta_info"]["prompt_tokens"]
+    glued["meta_info"]["finish_reason"] = {"type": "abort", "message": "Abort"}
+    if rows:
+        glued["meta_info"]["output_token_logprobs"] = [[-0.5, 7, None]] * (pending + total)
+    payloads = [*(one(tokens) for tokens in range(1, known + 1)), glued]
+    events = [event(json.dumps(payload, separators=(",", ":")).encode()) for payload in payloads]
+    with short_ways(EAGER):
+        same_as_long_way(events)
