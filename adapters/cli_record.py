@@ -137,7 +137,8 @@ def _payload(source: str) -> dict[str, Any]:
         raise click.UsageError(f"--payload {source} is not JSON: {error}") from error
     if not isinstance(request, dict):
         raise click.UsageError(f"--payload {source} must be a JSON object, found {type(request).__name__}")
-    return {**request, "stream": True, "rid": request.get("rid") or uuid.uuid4().hex}
+    rid = request.get("rid")
+    return {**request, "stream": True, "rid": uuid.uuid4().hex if rid is None else rid}
 
 
 def _check_url(url: str) -> None:
