@@ -207,8 +207,8 @@ class Accumulator:
         return native_response(self._state, decode)
 
     def fail(self, error: ServerError) -> None:
-        """Mark this output as failed by the server; what arrives for it later is ignored."""
-        if self._state.finish is None:
+        """Mark this output as failed by the server; what arrives for it later is ignored, another failure too."""
+        if self._state.finish is None and self._state.error is None:
             self._state.error = error
             self._state.steady = None
 

@@ -244,3 +244,18 @@ def test_a_value_that_is_a_list_for_one_chunk_leaves_the_same_state(profile: Pro
     for event_bytes in [*body.events[:6], odd, *body.events[7:-1]]:
         one_by_one.add(json.loads(payload_of(event_bytes)))
     assert folded.outputs[0].snapshot().to_bytes() == one_by_one.snapshot().to_bytes()
+
+
+def test_the_first_failure_of_an_output_stays() -> None:
+    """A second error event for the same index took its place, although what comes after a failure is ignored."""
+    failures = [b'data: {"error":{"message":"%s"},"index":1}\n\n' % words for words in (b"first", b"second")]
+    decoder = fold(failures).decoder
+    error = decoder.outputs[1].error
+    assert error is not None
+    assert error.message == "first"
+    alone = Accumulator()
+    for words in ("first", "second"):
+        with pytest.raises(ServerError, match=words):
+            alone.add({"error": {"message": words}})
+    assert alone.error is not None
+    assert alone.error.message == "first"
