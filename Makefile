@@ -57,6 +57,7 @@ docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .
 	@# The variable: Material's makers advertise on every build otherwise.  Not --quiet: it would hide the warnings that
 	@# --strict counts.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
+	@echo "open .site/index.html"
 
 fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES=60)
 	$(BIN)/python -m tests.fuzz.campaign $$(( $(MINUTES) * 60 ))

@@ -75,7 +75,8 @@ def marks(
 
 
 def heat_map(rows: Sequence[Mapping[int, int]], columns: int, *, label: str) -> str:
-    """A cell for each row and column, the darker the higher its count."""
+    """A cell for each row (a layer; one alone is all of them) and column, the darker the higher its count."""
+    names = [f"layer {at}" for at in range(len(rows))] if len(rows) > 1 else ["all layers"]
     top = max((max(row.values(), default=0) for row in rows), default=0)
     if not columns or not top:
         return ""
@@ -84,14 +85,14 @@ def heat_map(rows: Sequence[Mapping[int, int]], columns: int, *, label: str) -> 
     cells = [
         f'<rect class="heat" x="{_LEFT + column * cell:.2f}" y="{_TOP + at * cell:.2f}" width="{cell * 0.94:.2f}" '
         f'height="{cell * 0.94:.2f}" fill-opacity="{row.get(column, 0) / top:.3f}">'
-        f"<title>layer {at}, expert {column}: {row.get(column, 0):,}</title></rect>"
-        for at, row in enumerate(rows)
+        f"<title>{name}, expert {column}: {row.get(column, 0):,}</title></rect>"
+        for at, (name, row) in enumerate(zip(names, rows, strict=True))
         for column in range(columns)
     ]
     axis = (
         f'<text x="{_LEFT}" y="{height - 6:.0f}">expert 0</text>'
         f'<text x="{_LEFT + columns * cell:.0f}" y="{height - 6:.0f}" text-anchor="end">{columns - 1}</text>'
-        f'<text x="{_LEFT - 6}" y="{_TOP + 10}" text-anchor="end">layer 0</text>'
+        f'<text x="{_LEFT - 6}" y="{_TOP + 10}" text-anchor="end">{names[0].removesuffix(" layers")}</text>'
     )
     width = max(_LEFT + columns * cell, 240)
     return _svg("".join(cells) + axis, width, height, label)

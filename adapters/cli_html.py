@@ -102,7 +102,10 @@ def _output(reading: Reading, index: int, layers: int) -> Iterator[str]:
         routing = routing_summary(output.routed_experts, output)
         loads = load_by_layer(output.routed_experts, routing, layers)
         columns = max(routing.load, default=-1) + 1
-        yield _picture("Load of routed experts", heat_map(loads, columns, label="routed experts, load by layer"))
+        title = "Load of routed experts" + (
+            ", all layers together (--layers tells them apart)" if len(loads) == 1 else ""
+        )
+        yield _picture(title, heat_map(loads, columns, label="routed experts, load by layer"))
 
 
 def _coloured(tokens: Sequence[Token], whole: str | None) -> str:

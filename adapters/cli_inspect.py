@@ -62,6 +62,7 @@ def inspect(
     timeline = timeline_of(reading, reads) if reads is not None else None
     found = Inspected(reading, guess_profile(reading), reads, timeline)
     if html is not None:
+        _check_layers(reading, layers)
         Path(html).write_text(html_report(found.reading, _facts(found), timeline, layers or 1), encoding="utf-8")
     if json_:
         click.echo(as_json(_plain(found, with_tokens=with_tokens)))
@@ -73,6 +74,16 @@ def inspect(
     if reading.error is not None:
         click.echo(error_line(reading), err=True)
         ctx.exit(1)
+
+
+def _check_layers(reading: Reading, layers: int | None) -> None:
+    for output in reading.outputs.values():
+        if layers is not None and output.routed_experts is not None:
+            row = routing_summary(output.routed_experts, output).per_row
+            if row and row % layers:
+                raise click.BadParameter(
+                    f"{layers} layers do not divide the {row} numbers that a token has", param_hint="--layers"
+                )
 
 
 def _facts(found: Inspected) -> list[tuple[str, str]]:

@@ -105,7 +105,8 @@ def _record(
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             note({"end": text})
-            return f"{text}, after {progress.size:,} bytes"
+            hint = "" if progress.size else "; does a server run there? `ssefold serve-fake` starts one"
+            return f"{url}: {text}, after {progress.size:,} bytes{hint}"
         note({"end": "complete"})
     if response.status_code != 200:
         return f"status {response.status_code} ({kind or 'no content type'}): the body was recorded as it came"

@@ -189,6 +189,13 @@ def test_the_report_is_whole_and_asks_for_nothing(run: Run, tmp_path: Path) -> N
     for title in ("Bytes per event", "Milliseconds between", "Logprob per token", "Load of routed experts"):
         assert title in page
     assert re.findall(r"layer (\d+), expert 0:", page) == ["0", "1"]
+    run("inspect", path, "--html", report)
+    page = report.read_text(encoding="utf-8")
+    assert "all layers together (--layers tells them apart)" in page
+    assert re.findall(r"([a-z]+ layers?), expert 0:", page) == ["all layers"]
+    refused = run("inspect", path, "--html", report, "--layers", "5")
+    assert refused.status == 2
+    assert "5 layers do not divide the" in refused.err
     assert not re.search(r"(?:src|href)=|<script|@import|url\(", page)
     assert "default-src 'none'" in page
 
