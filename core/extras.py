@@ -123,8 +123,6 @@ def _plan_named(
     if place.lane == INCREMENTAL and (skipped or lane == CUMULATIVE):
         # As long as what is new by accident: taken for a delta, it would be there twice.
         raise ProtocolError(f"{field} is cumulative, and has {length} entries where there must be {total}. {hint}")
-    if place.glued and skipped:  # what was left out was taken for the front of the list, which a second copy is now
-        raise ProtocolError(f"{field} begins with {place.glued} entries twice, and {skipped} were left out")
     if place.lane is not None and not place.glued:
         lane = lane or place.lane
     kept = place.new - place.glued if place.lane != INCREMENTAL else 0

@@ -164,7 +164,13 @@ class Outputs:
         payload = cutter.parse()
         if payload is None:
             return None
-        if output.is_over or payload.get("error") is not None or _index(payload.get("index")) != index:
+        if (
+            output.is_over
+            or payload.get("error") is not None
+            or _index(payload.get("index")) != index
+            # What ends an output may begin with a second copy of something, or be no snapshot: parsed whole, once.
+            or payload["meta_info"].get("finish_reason") is not None
+        ):
             cutter.forget()
             return None
         if is_delta and (len(payload) == 3 or (len(payload) == 4 and "index" in payload)):
@@ -185,9 +191,7 @@ class Outputs:
         except StreamError:
             cutter.forget()
             return None  # parsed whole, it fails with the whole story
-        if output.is_over:
-            del self._cutters[index]
-        elif skips.ids:
+        if skips.ids:
             cutter.ids = skips.ids + len(payload["output_ids"])
         return update
 

@@ -27,7 +27,7 @@ _MOST_REST = 64
 _LAST = b"\ndata: [DONE]\n\n"
 _TEXT = rb'(?P<text>[^"\\\r\n]*(?:\\.[^"\\\r\n]*)*)'
 _ROW = rb"\[(?P<logprob>[^,\[\]\"\r\n]+),{id},null\]"
-_WHOLE_NUMBER = rb"(?:0|[1-9][0-9]*)"
+_WHOLE_NUMBER = rb"(?:0|[1-9][0-9]{0,17})"
 #: Counts of tokens that nothing is checked against.
 _FREE = frozenset({("meta_info", "reasoning_tokens"), ("meta_info", "num_retractions")})
 _VARIABLE: dict[tuple[str, ...], bytes] = {

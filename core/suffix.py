@@ -256,6 +256,8 @@ class SuffixCutter:
                         if payload[position] != _COMMA:  # the list goes on behind the known part
                             return False
                         position += 1
+                        if position == close:  # a comma and nothing: no JSON
+                            return False
                     new = payload[position:close]
                     position = close
             pieces += (gap, new)
@@ -308,6 +310,8 @@ class SuffixCutter:
                 text = state.text.length
             elif path == _IDS_PATH:
                 ids = self.ids
+                if ids > len(state.token_ids):
+                    return None  # it ran ahead, and what ran ahead was not compared with anything yet
             elif path == _ROWS_PATH:
                 lists[path[-1]] = len(state.logprobs)
             else:

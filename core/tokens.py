@@ -99,9 +99,10 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
     glued: bool | None = place.glued > 0
     if chunk.ids is not None:
         found, ids_glued = _agree(state, chunk, ids, queue_abort=queue_abort)
-        if place.lane == INCREMENTAL and chunk.ids and len(chunk.ids) != len(ids) and not queue_abort:
+        sent = chunk.skips.ids + len(chunk.ids)
+        if place.lane == INCREMENTAL and sent and sent != len(ids) and not queue_abort:
             # Who sends rows as deltas joins both lists or neither; rows that repeat known ones are none.
-            raise _disagree(chunk, parse_ids(chunk.ids, 0), ids)
+            raise _disagree(chunk, parse_ids(chunk.ids, chunk.skips.ids), ids)
         ids_lane = _lane("output_ids", ids_lane, None if queue_abort else found)
         glued = glued or ids_glued
     return TokenStep(ids, new, first, rows_lane, ids_lane, glued, bool(behind and len(new.ids)))
@@ -140,8 +141,6 @@ def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any], skipped: int)
             start = parse_rows(rows[: have - skipped], skipped)
             prefix = start.ids == state.token_ids[skipped:have]
         place = place_uncounted(field, length, have, lane, prefix, _ROWS_HINT)
-    if place.glued and skipped:  # what was left out was taken for the front of the list, which a second copy is now
-        raise ProtocolError(f"{field} begins with {place.glued} rows twice, and {skipped} were left out")
     if place.lane == INCREMENTAL and (skipped or state.rows_lane == CUMULATIVE):
         raise misfit(field, length, have, have + len(rows), _ROWS_HINT)
     return place
@@ -213,7 +212,7 @@ def _by_ids(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> TokenStep
     length = skipped + len(ids)
     count = chunk.completion
     if queue_abort:
-        return _abort_ids(state, step, ids, skipped, count)
+        return _abort_ids(state, step, chunk, ids, count)
     if count is None:
         lane = state.ids_lane or state.rows_lane or (None if state.mode == "auto" else state.mode)
         prefix = ids[:have] == state.token_ids if not skipped and length >= have else None
@@ -252,19 +251,20 @@ def _may_have_prompt_ids(chunk: Chunk) -> bool:
     return "weight_version" in meta and "total_retractions" not in meta and "num_retractions" not in meta
 
 
-def _abort_ids(state: OutputState, step: TokenStep, ids: array[int], skipped: int, count: int | None) -> TokenStep:
+def _abort_ids(state: OutputState, step: TokenStep, chunk: Chunk, ids: array[int], count: int | None) -> TokenStep:
     """An abort out of the waiting queue: the whole list, ``[last id]``, or pending deltas + ``[last id]``."""
     have = len(state.token_ids)
-    length = skipped + len(ids)
+    length = len(ids)
     if count is None or length == 0 or (have == count and ids[-1:] == state.token_ids[-1:] and length <= have):
         return step
     is_glued = length >= 2 and have + length - 1 == count and ids[-1:] == ids[-2:-1]
     if length == count and have <= length:
-        known = max(have - skipped, 0)
-        if ids[:known] == state.token_ids[skipped:]:
-            return step._replace(ids=ids[known:], glued=None if is_glued else False)
+        if ids[:have] == state.token_ids:
+            if is_glued and ids[have:] != ids[:-1]:
+                return _by_text(state, step, chunk, ids)
+            return step._replace(ids=ids[have:], glued=None if is_glued else False)
         if not is_glued:
-            raise _changed(state, ids, skipped)
+            raise _changed(state, ids, 0)
     if is_glued:
         return step._replace(ids=ids[:-1], glued=True)
     if length == 1 and have + 1 == count:
@@ -273,6 +273,24 @@ def _abort_ids(state: OutputState, step: TokenStep, ids: array[int], skipped: in
         # Only the last id of those that the server dropped for a slow reader: keep what came, an exact prefix.
         return step
     raise misfit("output_ids", length, have, count, _IDS_HINT)
+
+
+def _by_text(state: OutputState, step: TokenStep, chunk: Chunk, ids: array[int]) -> TokenStep:
+    """Ids of an abort that are both the whole list and pending deltas + ``[last id]``: its text must tell.
+
+    :raises ProtocolError: it does not.
+    """
+    known, text = state.text.value(), chunk.text or ""
+    pending, odd = divmod(len(text) - len(known), 2)
+    may_be_whole = text.startswith(known)
+    may_be_glued = pending >= 0 and not odd and text[pending:] == known + text[:pending]
+    if may_be_whole == may_be_glued:
+        raise ProtocolError(
+            f"output_ids {ids.tolist()[-8:]} of the abort chunk are the whole list, or pending ids and the last one "
+            "again, and its text tells neither: ask for return_logprob, whose rows do"
+        )
+    have = len(state.token_ids)
+    return step._replace(ids=ids[:-1] if may_be_glued else ids[have:], glued=may_be_glued)
 
 
 def _changed(state: OutputState, ids: array[int], skipped: int) -> ProtocolError:
