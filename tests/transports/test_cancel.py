@@ -51,9 +51,13 @@ async def spin(turns: int) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """As many turns of the loop as it takes."""
+    """As many turns of the loop as it takes.
+
+    Not one behind the other: the server's thread, which lets go of the interpreter with every byte it sends, would have
+    to wait 5 ms each time to get it back.
+    """
     while not condition():
-        await anyio.sleep(0)
+        await anyio.sleep(0.001)
 
 
 @pytest.mark.parametrize("held_after", [0, 1, 7], ids=lambda tokens: f"{tokens} tokens")
