@@ -2,7 +2,8 @@
 
 A cumulative chunk repeats the text, the ids and the rows so far, byte for byte.  So the regions that grew are compared
 with the last payload's and cut; what is left is a small payload of the same form, which goes through the full JSON
-parse.  The result is the same as parsing everything, because
+parse (or, where it looks as one did that was parsed, through ``step.py``).  The result is the same as parsing
+everything, because
 
 - each cut region is a run of whole elements (or characters) that was parsed when it first came;
 - a region's key stands unescaped exactly once in what is left, and the parse finds it where it belongs;

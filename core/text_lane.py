@@ -85,17 +85,23 @@ class TextLane:
         known = self.value()
         if glued is False or text == known:
             return self._snapshot(text, self.lane, self.sure)._replace(whole=True)
-        # deltas + (known + deltas)
-        pending, odd = divmod(len(text) - len(known), 2)
-        whole = text[pending:]
-        if pending < 0 or odd or not whole.startswith(known) or whole[len(known) :] != text[:pending]:
+        pending = self.pending_in(text)
+        if pending is None:
             if glued is None:
                 return self._snapshot(text, self.lane, self.sure)._replace(whole=True)
             raise ProtocolError(
                 f"text of the abort chunk ({len(text)} characters) is not pending deltas followed by the whole text "
                 f"({len(known)} characters were known), although the token lists of the same chunk are"
             )
-        return TextStep(len(known), whole[len(known) :], self.lane, self.sure, True)
+        return TextStep(len(known), text[:pending], self.lane, self.sure, True)
+
+    def pending_in(self, text: str) -> int | None:
+        """How many characters of pending deltas stand before a snapshot that ends in them; None: it is not that."""
+        known = self.value()
+        pending, odd = divmod(len(text) - len(known), 2)
+        if pending < 0 or odd or text[pending:] != known + text[:pending]:
+            return None
+        return pending
 
     def append(self, text: str) -> None:
         """Take a delta, the lane being sure to be one of deltas.  Can not fail."""

@@ -280,10 +280,9 @@ def _by_text(state: OutputState, step: TokenStep, chunk: Chunk, ids: array[int])
 
     :raises ProtocolError: it does not.
     """
-    known, text = state.text.value(), chunk.text or ""
-    pending, odd = divmod(len(text) - len(known), 2)
-    may_be_whole = text.startswith(known)
-    may_be_glued = pending >= 0 and not odd and text[pending:] == known + text[:pending]
+    text = chunk.text or ""
+    may_be_whole = text.startswith(state.text.value())
+    may_be_glued = state.text.pending_in(text) is not None
     if may_be_whole == may_be_glued:
         raise ProtocolError(
             f"output_ids {ids.tolist()[-8:]} of the abort chunk are the whole list, or pending ids and the last one "
