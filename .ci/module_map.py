@@ -13,7 +13,6 @@ HEADING = "## Module map\n"
 FOLDERS = (
     ("core", "ssefold", "bytes, events, chunks, updates"),
     ("transports", "ssefold.transports", "one HTTP client a module"),
-    ("transports/testing", "ssefold.transports.testing", "the server's side, for tests"),
     ("adapters", "ssefold.adapters", "where people use it"),
 )
 
@@ -22,10 +21,14 @@ def module_map(root: Path) -> str:
     """The section, heading included."""
     lines = [HEADING]
     for folder, name, what in FOLDERS:
-        lines += [f"**`{folder}/`** is `{name}`: {what}.", "", "| file | what it is |", "|---|---|"]
-        for path in sorted((root / folder).glob("*.py")):
-            if path.name != "__init__.py":
-                lines.append(f"| `{path.name}` | {_first_paragraph(path)} |")
+        lines += [f"**`{folder}/`** is `{name}`: {what}.", "", "| file or folder | what it is |", "|---|---|"]
+        base = root / folder
+        for path in sorted(
+            base.rglob("*.py"), key=lambda path: (path.parent != base, path.parent, path.name != "__init__.py", path)
+        ):
+            inside = path.relative_to(base).as_posix().removesuffix("__init__.py")
+            if inside:
+                lines.append(f"| `{inside}` | {_first_paragraph(path)} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

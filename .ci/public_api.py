@@ -53,15 +53,18 @@ class Source:
     def tree(self, module: str) -> ast.Module:
         """The syntax tree of ``ssefold.something``."""
         if module not in self._trees:
-            package = next(name for name in FOLDERS if f"{module}.".startswith(f"{name}."))
-            path = self._root.joinpath(FOLDERS[package], *module.removeprefix(package).split("."))
+            path = self._path(module)
             file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
             self._trees[module] = ast.parse(file.read_bytes(), str(file))
         return self._trees[module]
 
+    def _path(self, module: str) -> Path:
+        package = next(name for name in FOLDERS if f"{module}.".startswith(f"{name}."))
+        return self._root.joinpath(FOLDERS[package], *module.removeprefix(package).split("."))
+
     def is_package(self, module: str) -> bool:
         """Whether siblings are below it, and not beside it."""
-        return module in FOLDERS or module == "ssefold.transports.testing"
+        return self._path(module).is_dir()
 
     def find(self, module: str, name: str) -> Found | None:
         """Where a name of a module is defined, through whatever imports of ours; None if it is not ours."""
@@ -85,8 +88,9 @@ class Source:
     def _origin(self, module: str, node: ast.ImportFrom) -> str:
         if not node.level:
             return node.module or ""
-        package = module if self.is_package(module) else module.rpartition(".")[0]
-        return f"{package}.{node.module}"
+        parts = module.split(".")
+        up = node.level - self.is_package(module)
+        return ".".join([*parts[: len(parts) - up], *([node.module] if node.module else [])])
 
     def text(self, module: str, node: ast.AST) -> str:
         """An annotation or a default as text, with constants and `Literal`s spelled out: their changes count."""

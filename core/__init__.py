@@ -20,12 +20,12 @@ from .errors import (
     SnapshotError,
     StreamError,
 )
-from .finish import FinishReason
-from .replay import ReplayArray, ReplayRows, TopPReplay
+from .fold.finish import FinishReason
+from .replay.arrays import ReplayArray, ReplayRows, TopPReplay
 from .snapshot import Snapshot
-from .sse import SSEParser
-from .sse_encode import encode_event
-from .sse_event import ServerSentEvent
+from .sse.encode import encode_event
+from .sse.event import ServerSentEvent
+from .sse.parser import SSEParser
 from .update import Update
 
 __all__ = [

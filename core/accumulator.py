@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, get_args
 
-from .chunk import NOTHING_SKIPPED, Chunk, Skips, read_chunk
 from .errors import PayloadError, ServerError, StreamError
-from .extras import Extra
-from .finish import FinishReason
-from .fold import Plan, plan_chunk
-from .lanes import Lane, Mode
-from .native import native_response, rows_of, text_of
-from .replay import ReplayArray, TopPReplay
+from .fast.steady import steady_form
+from .fold.chunk import NOTHING_SKIPPED, Chunk, Skips, read_chunk
+from .fold.extras import Extra
+from .fold.finish import FinishReason
+from .fold.lanes import Lane, Mode
+from .fold.native import native_response, rows_of, text_of
+from .fold.plan import Plan, plan_chunk
+from .fold.state import OutputState
+from .fold.tokens import TokenStep
+from .replay.arrays import ReplayArray, TopPReplay
+from .replay.top_p_rows import TopPRows
 from .snapshot import Snapshot
-from .state import OutputState
-from .steady import steady_form
-from .tokens import TokenStep
-from .top_p_rows import TopPRows
 from .update import Update
 from .views import Floats, Ints, copy_json, freeze
 

@@ -13,11 +13,11 @@ from typing import Literal
 
 from .accumulator import Accumulator
 from .errors import IncompleteStreamError, StreamError
-from .lanes import Mode
+from .fold.lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
-from .sse import SSEParser
-from .sse_lines import as_bytes
+from .sse.lines import as_bytes
+from .sse.parser import SSEParser
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20

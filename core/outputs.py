@@ -14,13 +14,13 @@ from typing import Any
 
 from .accumulator import Accumulator, failure_of, server_error
 from .errors import PayloadError, ProtocolError, ServerError, StreamError
-from .lanes import INCREMENTAL, Mode
+from .fast.runs import RunFolder
+from .fast.steady import fold_steady, fold_step
+from .fast.suffix import SMALLEST, SuffixCutter, index_of
+from .fold.lanes import INCREMENTAL, Mode
+from .fold.payload import BadJSONError, parse_payload
 from .limits import MAX_OUTPUTS
-from .payload import BadJSONError, parse_payload
-from .runs import RunFolder
-from .sse_event import ServerSentEvent
-from .steady import fold_steady, fold_step
-from .suffix import SMALLEST, SuffixCutter, index_of
+from .sse.event import ServerSentEvent
 from .update import Update
 
 DONE = b"[DONE]"

@@ -1,7 +1,7 @@
 """A frozen copy of one output, to put on an error, into a checkpoint, or through an object store.
 
 Reads like the accumulator it was taken from, goes through ``pickle`` and through ``to_bytes``, and gives an accumulator
-back by ``Accumulator.restore``.  The byte format is ``state_codec.py``'s; nothing here folds.
+back by ``Accumulator.restore``.  The byte format is ``codec``'s; nothing here folds.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .codec.pack import pack, unpack
 from .errors import SnapshotError, StreamError
-from .native import text_of
-from .state import OutputState
-from .state_codec import pack, unpack
+from .fold.native import text_of
+from .fold.state import OutputState
 from .views import Floats, Ints, freeze
 
 if TYPE_CHECKING:
     from .errors import ServerError
-    from .finish import FinishReason
-    from .replay import ReplayArray, TopPReplay
+    from .fold.finish import FinishReason
+    from .replay.arrays import ReplayArray, TopPReplay
 
 _KIND = "output"
 

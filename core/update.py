@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .payload import parse_payload
+from .fold.payload import parse_payload
 from .views import freeze, thaw
 
 if TYPE_CHECKING:
-    from .finish import FinishReason
-    from .replay import ReplayArray, TopPReplay
+    from .fold.finish import FinishReason
+    from .replay.arrays import ReplayArray, TopPReplay
 
 
 class Update(tuple[Any, ...]):

@@ -37,11 +37,11 @@ PUBLIC_MODULES = {
     "ssefold.transports": "transports/__init__.py",
     "ssefold.transports.httpx": "transports/httpx.py",
     "ssefold.transports.aiohttp": "transports/aiohttp.py",
-    "ssefold.transports.anyio": "transports/anyio.py",
+    "ssefold.transports.anyio": "transports/anyio/__init__.py",
     "ssefold.transports.testing": "transports/testing/__init__.py",
-    "ssefold.adapters.rollout": "adapters/rollout.py",
-    "ssefold.adapters.slime": "adapters/slime.py",
-    "ssefold.adapters.miles": "adapters/miles.py",
+    "ssefold.adapters.rollout": "adapters/rollout/__init__.py",
+    "ssefold.adapters.slime": "adapters/slime/__init__.py",
+    "ssefold.adapters.miles": "adapters/miles/__init__.py",
 }
 
 

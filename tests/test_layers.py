@@ -107,14 +107,15 @@ def faults_of(folder: str, path: Path) -> list[str]:
 def _fault(folder: str, inside: Path, imported: Import) -> str:
     name, root = imported.name, imported.root
     own = FOLDERS[folder]
-    if name.startswith(".."):
-        return "climbs out of its package; across folders write `from ssefold... import`"
-    if name.startswith("."):
+    dots = len(name) - len(name.lstrip("."))
+    if dots > len(inside.parts):
+        return "climbs out of its layer; across layers write `from ssefold... import`"
+    if dots:
         return ""
     if root in FOLDERS:
         return "a folder's name; it would load a second copy of the library: import ssefold"
     if root == "ssefold":
-        return _layer_fault(folder, inside, name, own)
+        return _layer_fault(folder, name, own)
     if root == "typing_extensions" and imported.guarded:
         return ""  # what typing has in later versions, for type checkers only
     if root in sys.stdlib_module_names:
@@ -124,17 +125,18 @@ def _fault(folder: str, inside: Path, imported: Import) -> str:
             return "the core needs no third-party package"
         return "" if imported.guarded else "orjson may be absent: guard it by `except ImportError`"
     allowed = {"transports": CLIENTS, "adapters": FRAMEWORKS}[folder]
-    key = inside.parts[0].removesuffix(".py").lstrip("_").partition("_")[0]
+    room = inside.parts[1] if inside.parts[0] == "_engine" else inside.parts[0]
+    key = room.removesuffix(".py").lstrip("_").partition("_")[0]
     return "" if root in allowed.get(key, set()) else f"not this module's own client or framework {allowed.get(key)}"
 
 
-def _layer_fault(folder: str, inside: Path, name: str, own: str) -> str:
+def _layer_fault(folder: str, name: str, own: str) -> str:
     if folder == "core":
-        return "siblings are `from .x import`: type checkers see each file under one name only"
+        return "inside a layer imports are relative: type checkers see each file under one name only"
     if folder == "transports" and name.startswith("ssefold.adapters"):
         return "a transport knows no adapter"
-    if len(inside.parts) == 1 and name.startswith(own):
-        return "siblings are `from .x import`: type checkers see each file under one name only"
+    if name.startswith(own):
+        return "inside a layer imports are relative: type checkers see each file under one name only"
     return ""
 
 
@@ -153,7 +155,7 @@ def test_layers_point_one_way(folder: str, path: Path) -> None:
     ("file", "line", "reason"),
     [
         ("core/x.py", "from ..transports import httpx", "climbs out"),
-        ("core/x.py", "import ssefold.transports", "siblings"),
+        ("core/x.py", "import ssefold.transports", "relative"),
         ("core/x.py", "from core import errors", "second copy"),
         ("core/x.py", "def f():\n    import numpy", "no third-party package"),
         ("core/x.py", "import orjson", "guard it"),
@@ -162,7 +164,7 @@ def test_layers_point_one_way(folder: str, path: Path) -> None:
         ("transports/httpx.py", "import aiohttp", "not this module's own client"),
         ("transports/_retry.py", "import httpx", "not this module's own client"),
         ("transports/httpx.py", "from ssefold import adapters", "knows no adapter"),
-        ("transports/httpx.py", "from ssefold.transports._x import y", "siblings"),
+        ("transports/httpx.py", "from ssefold.transports._x import y", "relative"),
         ("adapters/slime.py", "import miles", "not this module's own client or framework"),
         ("adapters/slime.py", "from adapters import rollout", "second copy"),
     ],
@@ -184,8 +186,8 @@ def test_each_fault_is_found(
         ("core/x.py", "try:\n    import orjson\nexcept ImportError:\n    orjson = None"),
         ("core/x.py", "from .errors import StreamError\nimport json"),
         ("transports/httpx.py", "import httpx\nimport time\nfrom ssefold import GenerateDecoder"),
-        ("transports/anyio/_h11.py", "import h11\nfrom ssefold.transports._x import y"),
-        ("adapters/cli_demo.py", "import rich\nfrom ssefold.transports import httpx"),
+        ("transports/anyio/_h11.py", "import h11\nfrom .._engine import y"),
+        ("adapters/cli/demo.py", "import rich\nfrom ssefold.transports import httpx"),
     ],
 )
 def test_what_a_layer_may_import_is_no_fault(

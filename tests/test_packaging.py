@@ -24,8 +24,6 @@ from pathlib import Path
 import pytest
 
 import ssefold
-import ssefold.adapters
-import ssefold.transports
 
 FOLDERS = {"core": "ssefold", "transports": "ssefold/transports", "adapters": "ssefold/adapters"}
 LITTER = shutil.ignore_patterns(".git", ".venv*", ".links", "__pycache__", "dist", ".hypothesis", ".*_cache", ".site")
@@ -43,7 +41,9 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def files_below(folder: Path) -> set[str]:
-    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    """Files as paths below ``folder``; links of an editable install are followed."""
+    walk = os.walk(folder, followlinks=True)
+    found = (Path(home, name) for home, _, names in walk for name in names if "__pycache__" not in Path(home).parts)
     return {path.relative_to(folder).as_posix() for path in found}
 
 
@@ -126,16 +126,16 @@ class CleanEnvironment:
 
 
 LOOK = """
-import importlib, pathlib, ssefold, ssefold.transports, ssefold.adapters
+import importlib, os, pathlib, ssefold, ssefold.transports, ssefold.adapters
 home = pathlib.Path(ssefold.__file__).parent
 assert pathlib.Path(ssefold.transports.__file__).parent == home / "transports"
 assert pathlib.Path(ssefold.adapters.__file__).parent == home / "adapters"
 for path in sorted(home.glob("*.py")):
     importlib.import_module("ssefold" if path.stem == "__init__" else "ssefold." + path.stem)
 print(ssefold.__version__, home.parent)
-# Each of the three by itself: rglob does not follow the links of an editable install.
-print(*("ssefold/" + p.relative_to(home).as_posix() for folder in (home, home / "transports", home / "adapters")
-        for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts))
+# An editable install is a tree of links.
+print(*("ssefold/" + (pathlib.Path(folder) / name).relative_to(home).as_posix()
+        for folder, _, names in os.walk(home, followlinks=True) for name in names if "__pycache__" not in folder))
 """
 
 
@@ -227,15 +227,7 @@ def test_the_metadata_is_complete(metadata: Message) -> None:
 
 def test_every_file_is_installed(repository: Path) -> None:
     """This very environment shows all files of the tree it tests: a file added to core/ needs `make links`."""
-    installed = {
-        f"{package}/{path}"
-        for module, package in (
-            (ssefold, "ssefold"),
-            (ssefold.transports, "ssefold/transports"),
-            (ssefold.adapters, "ssefold/adapters"),
-        )
-        for path in files_below(Path(module.__path__[0]))
-    }
+    installed = {f"ssefold/{path}" for path in files_below(Path(ssefold.__path__[0]))}
     missing = package_files(repository) - installed
     assert not missing, f"not installed: {sorted(missing)}; run `make links` (or install again)"
 

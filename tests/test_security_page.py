@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ssefold import GenerateDecoder
-from ssefold.payload import MAX_DEPTH
-from ssefold.transports._answer import BODY_LIMIT
+from ssefold.fold.payload import MAX_DEPTH
+from ssefold.transports._engine.answer import BODY_LIMIT
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")

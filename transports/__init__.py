@@ -6,13 +6,13 @@ each have ``generate`` and ``collect``; ``testing`` is a server to try them on.
 
 from __future__ import annotations
 
-from ._errors import TransportError
-from ._gather import StreamResult, gather
-from ._metrics import StreamMetrics
-from ._options import FoldOptions, GenerateOptions
-from ._stream import GenerateStream
-from ._sync_stream import SyncGenerateStream
-from ._update_stream import UpdateStream
+from ._engine.errors import TransportError
+from ._engine.gather import StreamResult, gather
+from ._engine.metrics import StreamMetrics
+from ._engine.options import FoldOptions, GenerateOptions
+from ._engine.stream import GenerateStream
+from ._engine.sync_stream import SyncGenerateStream
+from ._engine.update_stream import UpdateStream
 
 __all__ = [
     "FoldOptions",

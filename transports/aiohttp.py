@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from ._abort import BODY_SIZE
-from ._answer import Head, idle
-from ._collect import collect_stream
-from ._errors import TransportError
-from ._gate import gate_of
-from ._options import Options
-from ._request import prepare
-from ._stream import GenerateStream
+from ._engine.abort import BODY_SIZE
+from ._engine.answer import Head, idle
+from ._engine.collect import collect_stream
+from ._engine.errors import TransportError
+from ._engine.gate import gate_of
+from ._engine.options import Options
+from ._engine.request import prepare
+from ._engine.stream import GenerateStream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._options import GenerateOptions
-    from ._request import PreparedRequest
+    from ._engine.options import GenerateOptions
+    from ._engine.request import PreparedRequest
 
 __all__ = ["collect", "generate"]
 

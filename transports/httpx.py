@@ -11,22 +11,22 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
 
-from ._abort import BODY_SIZE
-from ._answer import Head
-from ._collect import collect_stream, collect_sync_stream
-from ._errors import TransportError
-from ._gate import gate_of
-from ._options import Options
-from ._request import prepare
-from ._stream import GenerateStream
-from ._sync_stream import SyncGenerateStream
+from ._engine.abort import BODY_SIZE
+from ._engine.answer import Head
+from ._engine.collect import collect_stream, collect_sync_stream
+from ._engine.errors import TransportError
+from ._engine.gate import gate_of
+from ._engine.options import Options
+from ._engine.request import prepare
+from ._engine.stream import GenerateStream
+from ._engine.sync_stream import SyncGenerateStream
 
 if TYPE_CHECKING:
     import httpx
     from typing_extensions import Unpack
 
-    from ._options import GenerateOptions
-    from ._request import PreparedRequest
+    from ._engine.options import GenerateOptions
+    from ._engine.request import PreparedRequest
 
 __all__ = ["collect", "collect_sync", "generate"]
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ssefold import GenerateDecoder
-from ssefold.payload import json_backend
+from ssefold.fold.payload import json_backend
 from tests.benchmarks.bodies import body_of, cut, interleaved, make_answer
 from tests.benchmarks.fold_speed import JSON, OURS, TUNED, Shape, available, run
 from tests.benchmarks.report import Bar, Section, at_most, milliseconds

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.peers import PEERS, Parse, parser_of
-from tests.sse.feeding import cut, parse
+from tests.core.sse.feeding import cut, parse
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "sse"
 OURS = "ssefold"

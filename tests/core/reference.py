@@ -22,7 +22,7 @@ from ssefold import (
     StreamError,
     Update,
 )
-from ssefold.payload import BadJSONError, parse_payload
+from ssefold.fold.payload import BadJSONError, parse_payload
 
 
 @dataclass

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import ssefold.decoder
+import ssefold.fast.runs
+import ssefold.fast.suffix
 import ssefold.outputs
-import ssefold.runs
-import ssefold.suffix
 
 THRESHOLDS = ((ssefold.outputs, "SMALLEST"), (ssefold.decoder, "_WORTH_A_RUN"), (ssefold.decoder, "_FIRST_LOOK"),
-              (ssefold.runs, "SHORTEST"), (ssefold.suffix, "_SMALLEST_CONSTANT"))  # fmt: skip
+              (ssefold.fast.runs, "SHORTEST"), (ssefold.fast.suffix, "_SMALLEST_CONSTANT"))  # fmt: skip
 DEFAULT = (1536, 4096, 2048, 6, 256)
 EAGER = (0, 1, 200, 2, 2)
 BETWEEN = (700, 600, 300, 3, 40)

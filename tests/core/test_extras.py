@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator, ProtocolError
-from ssefold.extras import Extra, ExtraStep, plan_extras
-from ssefold.lanes import CUMULATIVE, INCREMENTAL
+from ssefold.fold.extras import Extra, ExtraStep, plan_extras
+from ssefold.fold.lanes import CUMULATIVE, INCREMENTAL
 from tests.core.by_hand import fold
 from tests.core.mutations import event
 from tests.core.short_ways import EAGER, short_ways

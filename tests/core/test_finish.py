@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssefold.errors import PayloadError
-from ssefold.finish import FinishReason
+from ssefold.fold.finish import FinishReason
 from ssefold.views import freeze, thaw
 
 

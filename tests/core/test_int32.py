@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ssefold import int32
 from ssefold.errors import ReplayError
-from ssefold.int32 import INT32_MAX, INT32_MIN, decode_int32, has_negative, little_endian
+from ssefold.replay import int32
+from ssefold.replay.int32 import INT32_MAX, INT32_MIN, decode_int32, has_negative, little_endian
 from ssefold.views import freeze
 
 INT32 = st.integers(INT32_MIN, INT32_MAX)

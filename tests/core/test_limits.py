@@ -243,7 +243,7 @@ def test_tokens_are_bounded_whichever_way_they_go(
     monkeypatch: pytest.MonkeyPatch, values: tuple[int, ...], incremental: bool, interval: int
 ) -> None:
     assert limits.MAX_TOKENS == 16_777_216
-    for module in ("fold", "steady", "runs"):
+    for module in ("fold.plan", "fast.steady", "fast.runs"):
         monkeypatch.setattr(f"ssefold.{module}.MAX_TOKENS", 61)
     body = encode(finite(99), INCREMENTAL if incremental else CUMULATIVE, eager([interval_sends(99, interval)])).events
     with short_ways(values):

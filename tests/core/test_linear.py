@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator, ProtocolError, ReplayError, TopPReplay
-from ssefold.int32 import INT32_MAX
-from ssefold.text_lane import TextLane
-from ssefold.top_p_rows import TopPRows
+from ssefold.fold.text import TextLane
+from ssefold.replay.int32 import INT32_MAX
+from ssefold.replay.top_p_rows import TopPRows
 from tests.core.test_errors import chunk, rowed
 
 
@@ -87,7 +87,7 @@ def test_empty_top_p_rows_are_no_parts() -> None:
 
 
 def test_top_p_rows_beyond_int32_are_refused_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssefold.top_p_rows.INT32_MAX", 5)
+    monkeypatch.setattr("ssefold.replay.top_p_rows.INT32_MAX", 5)
     assert INT32_MAX == 2**31 - 1
     output = Accumulator()
     output.add(chunk(7, top_p_token_ids=[1, 2, 3], top_p_token_offsets=[0, 3]))

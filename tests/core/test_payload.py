@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import ssefold.payload
-import ssefold.runs
-import ssefold.step
+import ssefold.fast.runs
+import ssefold.fast.step
+import ssefold.fold.payload
 from ssefold import PayloadError
-from ssefold.payload import BadJSONError, json_backend, loads_json, parse_payload
+from ssefold.fold.payload import BadJSONError, json_backend, loads_json, parse_payload
 from ssefold.transports.testing import CUMULATIVE
 from tests.core.by_hand import exact, fold
 from tests.core.corpus import cases
@@ -26,7 +26,7 @@ from tests.truth.recorded import Recorded, streams
 
 BACKENDS = ["orjson", "json"] if importlib.util.find_spec("orjson") else ["json"]
 needs_both = pytest.mark.skipif(len(BACKENDS) < 2, reason="orjson is not installed: there is nothing to compare")
-PARSING = (ssefold.payload, ssefold.runs, ssefold.step)
+PARSING = (ssefold.fold.payload, ssefold.fast.runs, ssefold.fast.step)
 """Every module that asks for the parser."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ssefold import ProtocolError
-from ssefold.lanes import CUMULATIVE, INCREMENTAL, Lane, Place, place_counted, place_uncounted
+from ssefold.fold.lanes import CUMULATIVE, INCREMENTAL, Lane, Place, place_counted, place_uncounted
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssefold import replay
 from ssefold.errors import ReplayError, StreamError
-from ssefold.replay import TopPReplay
+from ssefold.replay import arrays as replay
+from ssefold.replay.arrays import TopPReplay
 
 ROWS = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=5), max_size=8)
 

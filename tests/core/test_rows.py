@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssefold import PayloadError, ProtocolError
-from ssefold.rows import check_same, parse_rows
+from ssefold.fold.rows import check_same, parse_rows
 from tests.core.by_hand import exact
 
 PLAIN = st.tuples(st.floats(-30, 0), st.integers(0, 200_000), st.none()).map(list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssefold.spans import Span, find_spans
+from ssefold.fast.spans import Span, find_spans
 
 PAYLOAD = (
     '{"text":"h\u00e9 \\"x\\"", "output_ids" : [1, 2] ,"meta_info":{"n":-12,"rows":[[1]],"id":"r"},"index":0}'.encode()

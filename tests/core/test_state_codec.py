@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ssefold import state_codec
+from ssefold.codec import pack as state_codec
+from ssefold.codec.pack import VERSION, pack, unpack
 from ssefold.errors import SnapshotError
-from ssefold.state_codec import VERSION, pack, unpack
 from ssefold.views import MAX_DEPTH
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator
-from ssefold.chunk import read_chunk
-from ssefold.steady import fold_steady, fold_step, steady_form
+from ssefold.fast.steady import fold_steady, fold_step, steady_form
+from ssefold.fold.chunk import read_chunk
 from ssefold.views import copy_json
 from tests.core.test_errors import STOP, chunk, rowed
 

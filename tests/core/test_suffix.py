@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator, ProtocolError
-from ssefold.payload import parse_payload
-from ssefold.steady import fold_steady
-from ssefold.step import learn_step, read_step
-from ssefold.suffix import SuffixCutter
+from ssefold.fast.steady import fold_steady
+from ssefold.fast.step import learn_step, read_step
+from ssefold.fast.suffix import SuffixCutter
+from ssefold.fold.payload import parse_payload
 from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, eager, encode, interval_sends
 from tests.core.by_hand import fold
 from tests.core.corpus import finite, scored
@@ -312,7 +312,7 @@ def test_what_repeats_is_cut_from_every_payload(monkeypatch: pytest.MonkeyPatch)
         left.append(len(payload))
         return parse_payload(payload)
 
-    monkeypatch.setattr("ssefold.suffix.parse_payload", counted)
+    monkeypatch.setattr("ssefold.fast.suffix.parse_payload", counted)
     prompt = [[-0.25 * at, 900 + at, None] for at in range(90)]
     events = [chunk(tokens, rows=True, input_token_logprobs=prompt) for tokens in range(1, 60)]
     folded = fold(events)

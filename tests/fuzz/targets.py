@@ -22,12 +22,12 @@ from ssefold import (
     TopPReplay,
     Update,
 )
-from ssefold.payload import parse_payload
-from ssefold.replay import decode_int32
+from ssefold.fold.payload import parse_payload
+from ssefold.replay.arrays import decode_int32
 from tests.core.reference import Reference
 from tests.core.short_ways import DEFAULT, EAGER, short_ways
+from tests.core.sse.reference import interpret
 from tests.fuzz.mutate import mutated
-from tests.sse.reference import interpret
 
 _MOST_CUT = 4096
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ssefold.transports import _stream, _sync_stream
+from ssefold.transports._engine import stream as _stream
+from ssefold.transports._engine import sync_stream as _sync_stream
 from ssefold.transports.testing import FakeSGLang
 from tests.transports.stacks import ALL_STACKS, Stack, requires
 

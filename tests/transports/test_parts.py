@@ -9,8 +9,8 @@ import pytest
 
 from ssefold import PayloadError, StreamError, Update
 from ssefold.transports import StreamMetrics, TransportError
-from ssefold.transports._abort import worker_urls
-from ssefold.transports._request import prepare
+from ssefold.transports._engine.abort import worker_urls
+from ssefold.transports._engine.request import prepare
 
 URL = "http://user:secret@127.0.0.1:30000/base/generate?x=1"
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ssefold import IncompleteStreamError, ServerError
-from ssefold.transports import TransportError, _retry
+from ssefold.transports import TransportError
+from ssefold.transports._engine import retry as _retry
 from ssefold.transports.testing import FakeSGLang, Fault
 from tests.transports.raw import RawServer, chunks, head, sends
 from tests.transports.stacks import BoundClient, Stack, read

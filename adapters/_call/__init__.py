@@ -1,0 +1,1 @@
+"""What the slime and the miles adapter share about one call."""

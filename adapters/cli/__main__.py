@@ -1,0 +1,5 @@
+"""``python -m ssefold.adapters.cli``."""
+
+from . import main
+
+main()

@@ -1,0 +1,101 @@
+"""The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
+
+Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
+something it needs is missing, or what it writes can not be written.  What a subcommand does is in its own module, which
+is imported when it is asked for: a third of a second for all of them is long for one.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import click
+
+from ssefold import StreamError
+
+from .text import one_line
+
+_EPILOG = """\b
+Exit status:
+  0  all is well
+  1  the stream is bad, or what was compared differs
+  2  bad usage, or a file can not be read or written
+
+\b
+Shell completion:
+  eval "$(_SSEFOLD_COMPLETE=bash_source ssefold)"     also zsh_source, fish_source
+"""
+
+
+#: Subcommand -> its module, in which it has the same name.
+_MODULES = {
+    "anonymize": "anonymize",
+    "check": "check_command",
+    "convert": "convert",
+    "demo": "demo_command",
+    "diff": "diff",
+    "explain": "check_command",
+    "inspect": "inspect",
+    "record": "record",
+    "replay": "replay",
+    "serve-fake": "serve",
+}
+
+
+class App(click.Group):
+    """Tells failures of streams in one line, with status 1, and those of files with status 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all subcommands."""
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A subcommand, imported now."""
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"{__package__}.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command; help, version and completion are written before any subcommand is known."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            _tell("standard output", error)
+            sys.exit(2)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand."""
+        try:
+            return super().invoke(ctx)
+        except StreamError as error:
+            click.echo(f"ssefold: {one_line(str(error)) or type(error).__name__}", err=True)
+            ctx.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read has had enough: click ends quietly
+            _tell(f"{ctx.invoked_subcommand} failed", error)
+            ctx.exit(2)
+
+
+def _tell(unnamed: str, error: OSError) -> None:
+    reason = error.strerror or str(error) or type(error).__name__
+    # Standard output has no name.
+    what = unnamed if error.filename is None else str(error.filename)
+    with suppress(OSError):
+        click.echo(f"ssefold: {one_line(what)}: {one_line(reason)}", err=True)
+
+
+@click.group(
+    cls=App,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+)
+@click.version_option(package_name="ssefold", message="%(prog)s %(version)s")
+def app() -> None:
+    """Look at streams of SGLang's /generate: fold them, check them, compare them."""

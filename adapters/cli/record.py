@@ -1,0 +1,180 @@
+"""``ssefold record``: the raw bytes of a response, and beside them when each read came.
+
+The recorder writes what comes and judges nothing: a stream that can not be folded is what somebody wants to see.
+Folding runs along for the progress line only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from time import perf_counter
+from typing import IO, Any
+from urllib.parse import urljoin
+
+import click
+import httpx
+
+from ssefold import GenerateDecoder, StreamError
+
+from .progress import Progress, show_progress
+from .read import SOURCE
+from .text import as_json, one_line
+from .times import VERSION, sidecar_of
+
+_EPILOG = """\b
+Examples:
+  ssefold record http://localhost:30000/generate --payload payload.json -o out.sse
+  echo '{"text": "Hello", "return_logprob": true}' | ssefold record URL --payload - -o out.sse
+  ssefold record URL --payload payload.json -H 'Authorization: Bearer ...' | ssefold replay -
+"""
+_ABORT_TIMEOUT = 5.0
+_INTERRUPTED = "interrupted"
+
+
+@click.command(epilog=_EPILOG, short_help="Record a response, byte by byte, with times.")
+@click.argument("url")
+@click.option("--payload", required=True, type=SOURCE, help="The request's JSON; `stream` is set, and `rid` if absent.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to write; default: standard output.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="Send this header too.")
+@click.option("--json", "json_", is_flag=True, help="Print a JSON summary (on standard error if there is no -o).")
+@click.pass_context
+def record(
+    ctx: click.Context, url: str, payload: str, output: str | None, headers: tuple[str, ...], json_: bool
+) -> None:
+    """Send a request to URL and record the raw bytes of the response.
+
+    Beside the output a sidecar (.reads.jsonl) keeps the boundaries and times of the reads.  Interrupting is safe: what
+    was written stays valid, and the server is asked to stop.  If the request
+    fails before anything comes, no file is left.
+    """
+    _check_url(url)
+    request = _payload(payload)
+    if output is None and sys.stdout.isatty():
+        raise click.UsageError("raw bytes are not for a terminal: give -o FILE, or pipe them on")
+    fields = [_header(one) for one in headers]
+    to_stdout = output is None
+    progress = Progress()
+    with ExitStack() as stack:
+        body: IO[bytes] = sys.stdout.buffer if output is None else stack.enter_context(Path(output).open("wb"))
+        note = _nothing if output is None else stack.enter_context(_sidecar(output))
+        stack.enter_context(show_progress(progress, quiet=json_))
+        failure = _record(url, request, fields, body, note, progress)
+    if output is not None and failure is not None and progress.size == 0 and not failure.startswith(_INTERRUPTED):
+        _remove_empty(Path(output), sidecar_of(output))
+        output = None
+    if json_:
+        click.echo(as_json({**progress.as_dict(), "output": output, "error": failure}), err=to_stdout)
+    if failure is not None:
+        click.echo(f"ssefold: {one_line(failure)}", err=True)
+        ctx.exit(1)
+
+
+def _record(
+    url: str,
+    request: dict[str, Any],
+    headers: list[tuple[str, str]],
+    body: IO[bytes],
+    note: Callable[[Any], None],
+    progress: Progress,
+) -> str | None:
+    """Record until the end; returns what went wrong."""
+    decoder = GenerateDecoder()
+    ours = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+    with httpx.Client(timeout=httpx.Timeout(10.0, read=None)) as client:
+        start = perf_counter()
+        try:
+            with client.stream("POST", url, json=request, headers=[*headers, *ours.items()]) as response:
+                kind = response.headers.get("content-type", "")
+                note({"ssefold": "reads", "version": VERSION, "status": response.status_code, "content_type": kind})
+                for data in response.iter_raw():
+                    now = perf_counter() - start
+                    body.write(data)
+                    body.flush()
+                    note([round(now, 6), len(data)])
+                    progress.received(data, now, _fold(decoder, data))
+        except KeyboardInterrupt:
+            note({"end": _INTERRUPTED})
+            _stop(client, url, request["rid"], headers)
+            stopped = "what was recorded is valid, the server was asked to stop"
+            return f"{_INTERRUPTED} after {progress.size:,} bytes; {stopped}"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            note({"end": text})
+            hint = "" if progress.size else "; does a server run there? `ssefold serve-fake` starts one"
+            return f"{url}: {text}, after {progress.size:,} bytes{hint}"
+        note({"end": "complete"})
+    if response.status_code != 200:
+        return f"status {response.status_code} ({kind or 'no content type'}): the body was recorded as it came"
+    if not kind.startswith("text/event-stream"):
+        return f"the content type is {kind or 'missing'}, not text/event-stream: the body was recorded as it came"
+    return None
+
+
+def _fold(decoder: GenerateDecoder, data: bytes) -> int:
+    """Tokens so far, as far as they can be told."""
+    if decoder.error is None:
+        with suppress(StreamError):
+            decoder.feed(data)
+    return sum(len(output.token_ids) for output in decoder.outputs.values())
+
+
+def _stop(client: httpx.Client, url: str, rid: Any, headers: list[tuple[str, str]]) -> None:
+    # A closed connection alone leaves the request running in some versions.
+    for one in rid if isinstance(rid, list) else [rid]:
+        with suppress(httpx.HTTPError):
+            client.post(urljoin(url, "abort_request"), json={"rid": one}, headers=headers, timeout=_ABORT_TIMEOUT)
+
+
+def _payload(source: str) -> dict[str, Any]:
+    text = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    try:
+        request = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--payload {source} is not JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise click.UsageError(f"--payload {source} must be a JSON object, found {type(request).__name__}")
+    rid = request.get("rid")
+    return {**request, "stream": True, "rid": uuid.uuid4().hex if rid is None else rid}
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise click.UsageError(f"URL {one_line(url)} is none: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise click.UsageError(f"URL {one_line(url)} must look like http://host:port/generate")
+
+
+def _remove_empty(body: Path, sidecar: Path) -> None:
+    # A device or a pipe is not ours to remove.
+    if body.is_file() and not body.is_symlink():
+        body.unlink()
+    sidecar.unlink(missing_ok=True)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise click.UsageError(f"-H {text!r} must look like 'Name: value'")
+    return name.strip(), value.strip()
+
+
+@contextmanager
+def _sidecar(output: str) -> Iterator[Callable[[Any], None]]:
+    with sidecar_of(output).open("w", encoding="utf-8") as file:
+
+        def note(value: Any) -> None:
+            file.write(json.dumps(value) + "\n")
+            file.flush()
+
+        yield note
+
+
+def _nothing(_: Any) -> None:
+    """No sidecar beside standard output."""

@@ -1,0 +1,31 @@
+"""Rollouts without a framework: the sample to read first, and the loop that carries it over several servers.
+
+::
+
+    sample = RolloutSample(prompt_ids, sampling_params={"max_new_tokens": 512})
+    def transport(url, payload):
+        return ssefold.transports.httpx.generate(client, url, payload, idle_timeout=60)
+
+    await run(sample, ["http://a:30000", "http://b:30000"], transport, attempts=4)
+
+Needs no third-party package; a transport brings its client.
+"""
+
+from __future__ import annotations
+
+from .call import Call, WeightSpan
+from .errors import FailoverError, RolloutError
+from .run import Transport, run
+from .sample import RolloutArrays, RolloutSample, Status
+
+__all__ = [
+    "Call",
+    "FailoverError",
+    "RolloutArrays",
+    "RolloutError",
+    "RolloutSample",
+    "Status",
+    "Transport",
+    "WeightSpan",
+    "run",
+]

@@ -1,0 +1,111 @@
+"""A sample over several servers: when one dies or sheds it, go on with the next from the tokens that came.
+
+Which failures may be gone on from is decided here, and nothing else: bytes are the transport's business, tokens the
+sample's.  A stream that contradicts itself, or a request that the server refuses, is raised: another server would not
+make it right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from urllib.parse import urlsplit
+
+from ssefold import IncompleteStreamError, ServerError, StreamError, Update
+from ssefold.transports import TransportError
+
+from .errors import FailoverError, RolloutError
+from .sample import RolloutSample
+
+#: Opens a stream for a url and a payload: ``generate`` of one of ``ssefold.transports``, with client and options set.
+Transport = Callable[[str, dict[str, Any]], AbstractAsyncContextManager[AsyncIterator[Update]]]
+
+#: HTTP status of an answer after which another server may do better.
+_ELSEWHERE = frozenset({408, 425, 429})
+
+
+async def run(
+    sample: RolloutSample, endpoints: Sequence[str], transport: Transport, *, attempts: int = 1
+) -> RolloutSample:
+    """Make calls until the sample is done, or somebody has aborted it.
+
+    A call that fails because of its server (no connection, a broken or silent one, status 429 or 5xx, an error event
+    that is not the request's fault, an abort with status 503, a body that ends early) is followed by one to the next
+    endpoint, which goes on from the tokens that came.  Tokens that can not be built on (without the top-p rows
+    that were asked for, or in the middle of a grammar) are sampled again.  ``sample.calls`` says which tokens came from
+    where.
+
+    :param endpoints: URLs of servers, taken in turn, as ``http://host:port`` or with the path; read anew for each call,
+        so that a list may be kept up to date meanwhile.
+    :param transport: opens a stream for a url and a payload.
+    :param attempts: how many calls may be made; the default of one is no failover.
+    :returns: the sample that was given.
+    :raises FailoverError: the last attempt failed as well; with one attempt, the failure itself.
+    :raises StreamError: what no other server would make right; the sample keeps what came before.
+    :raises RolloutError: no endpoints, or attempts is no whole number from 1.
+    """
+    if type(attempts) is not int or attempts < 1:
+        raise RolloutError(f"attempts must be a whole number from 1, found {attempts!r:.80}")
+    failures: list[tuple[str, StreamError]] = []
+    while not sample.done:
+        if not endpoints:
+            raise RolloutError("endpoints is empty: there is no server to ask")
+        endpoint = endpoints[len(failures) % len(endpoints)]
+        try:
+            await _call(sample, endpoint, transport)
+        except StreamError as error:
+            if not _elsewhere(error):
+                raise
+            failures.append((endpoint, error))
+            if len(failures) < attempts:
+                continue
+            if attempts == 1:
+                raise
+            raise FailoverError(_account(sample, failures), failures=failures, partial=error.partial) from error
+        if sample.status == "aborted":
+            break
+    return sample
+
+
+async def _call(sample: RolloutSample, endpoint: str, transport: Transport) -> None:
+    try:
+        payload = sample.next_payload(source=endpoint)
+    except RolloutError:
+        # What the last call left can not be built on.
+        sample.rollback()
+        payload = sample.next_payload(source=endpoint)
+    async with transport(_generate_url(endpoint), payload) as stream:
+        async for update in stream:
+            sample.apply(update)
+    reason = sample.finish_reason
+    if reason is not None and reason.retryable:
+        raise ServerError(
+            f"the server shed the request: {reason.message} (status {reason.status_code})",
+            message=reason.message or "",
+            code=reason.status_code,
+        )
+
+
+def _elsewhere(error: StreamError) -> bool:
+    """May another server do better?"""
+    if isinstance(error, TransportError):
+        status = error.status_code
+        return status is None or status >= 500 or status in _ELSEWHERE
+    if isinstance(error, ServerError):
+        code = error.code
+        # Without a code nobody knows; servers say 400 when it is the request's fault.
+        return not isinstance(code, int) or code >= 500 or code in _ELSEWHERE
+    return isinstance(error, IncompleteStreamError)
+
+
+def _account(sample: RolloutSample, failures: Sequence[tuple[str, StreamError]]) -> str:
+    tried = "; ".join(f"{endpoint}: {type(error).__name__}: {str(error)[:160]}" for endpoint, error in failures[-4:])
+    return (
+        f"{len(failures)} attempts failed, the sample has {len(sample.token_ids)} tokens and can be gone on with:"
+        f" {tried}. Raise attempts, or look at the servers"
+    )
+
+
+def _generate_url(endpoint: str) -> str:
+    return endpoint if urlsplit(endpoint).path not in ("", "/") else endpoint.rstrip("/") + "/generate"

@@ -1,0 +1,346 @@
+"""A rollout as data: one prompt, one growing response, and everything a trainer wants to know about each token.
+
+What the adapters of slime and miles do to those frameworks' samples is done here to one that can be read in a sitting.
+Knows updates and nothing of bytes, clients or servers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any, ClassVar, Literal, NamedTuple, cast
+
+from ssefold import FinishReason, ReplayRows, TopPReplay, Update
+from ssefold.views import Floats, Ints, freeze
+
+from .apply import apply_update, check_leftovers
+from .call import Call, WeightSpan, merged
+from .codec import decode, encode
+from .errors import RolloutError
+from .request import budget, grammar_of, own_params, payload_of
+from .state import State
+
+#: ``pending``: no token yet; ``partial``: some, and more may come; ``aborted``: the server stopped it, to be resumed;
+#: ``completed``, ``truncated`` (the budget is used up) and ``failed`` (the server refused it) are the end.
+Status = Literal["pending", "partial", "aborted", "completed", "truncated", "failed"]
+
+
+#: Routing numbers of one token: far more than any model has, and few enough to multiply by tokens.
+_MAX_ROW = 2**24
+
+
+class RolloutArrays(NamedTuple):
+    """A sample's arrays, frozen and read-only: ``numpy.asarray(arrays.token_ids)`` copies nothing.
+
+    :ivar prompt_ids: shape ``(p,)``, int64.
+    :ivar token_ids: shape ``(n,)``, int64: the response, tool tokens included.
+    :ivar logprobs: shape ``(n,)``, float64; 0.0 where the loss mask is 0, NaN where the server sent null; ``(0,)`` if
+        no server sent any.
+    :ivar loss_mask: shape ``(n,)``, uint8; 1 for sampled tokens.
+    :ivar top_p_token_ids: shape ``(k,)``, int32, or None.
+    :ivar top_p_offsets: shape ``(n + 1,)``, int32, or None.
+    :ivar routed_experts: shape ``(p + n - 1, num_layers, top_k)``, int32, or None.
+    """
+
+    prompt_ids: memoryview
+    token_ids: memoryview
+    logprobs: memoryview
+    loss_mask: memoryview
+    top_p_token_ids: memoryview | None
+    top_p_offsets: memoryview | None
+    routed_experts: memoryview | None
+
+
+class RolloutSample:
+    """One prompt and its response, over as many ``/generate`` calls as it takes.
+
+    A call that is aborted, cut or lost is gone on with where it stopped, on any server::
+
+        sample = RolloutSample(prompt_ids, sampling_params={"max_new_tokens": 512})
+        while not sample.done:
+            async with generate(client, url, sample.next_payload()) as stream:
+                async for update in stream:
+                    sample.apply(update)
+
+    :func:`ssefold.adapters.rollout.run` is that loop over several servers.
+
+    Several turns: ``sample.extend(tool_ids)`` after the model's turn, then ``next_payload()`` again.  A partial sample
+    travels as ``to_bytes()``, or as a pickle, and is resumed elsewhere.
+
+    The token ids are the truth.  ``text`` is what the servers sent, call by call: where a call was cut in the middle of
+    a character, the text lacks what the server still held back.
+
+    :param prompt_ids: the prompt's token ids.
+    :param sampling_params: as for SGLang, and copied.  ``max_new_tokens`` bounds the whole response, tool tokens
+        included, as in slime; absent it is 128, SGLang's default; None is no limit.
+    :param num_layers: with ``top_k``: ask for routed experts (see :meth:`ssefold.ReplayArray.reshape`).
+    :param top_k: experts per token.
+    :raises RolloutError: an argument is none of these.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        sampling_params: Mapping[str, Any] | None = None,
+        num_layers: int | None = None,
+        top_k: int | None = None,
+    ) -> None:
+        if (num_layers is None) != (top_k is None):
+            raise RolloutError("num_layers and top_k only come together: both are needed to place routed experts")
+        shape = None if num_layers is None or top_k is None else _shape(num_layers, top_k)
+        self._state = State(_ids("prompt_ids", prompt_ids), own_params(sampling_params), shape)
+
+    # ---- what is there
+
+    @property
+    def prompt_ids(self) -> Sequence[int]:
+        """Token ids of the prompt."""
+        return Ints(self._state.prompt_ids)
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Token ids of the response, tool tokens included: a live, read-only view; slices are tuples."""
+        return Ints(self._state.token_ids)
+
+    @property
+    def logprobs(self) -> Sequence[float | None]:
+        """One per response token: 0.0 for tool tokens, None where the server sent null.  Empty if none were sent."""
+        return Floats(self._scores())
+
+    @property
+    def loss_mask(self) -> tuple[int, ...]:
+        """One per response token: 1 if it was sampled, 0 if :meth:`extend` gave it."""
+        return tuple(self._state.mask)
+
+    @property
+    def text(self) -> str:
+        """Text of the response, as the servers sent it and :meth:`extend` was told."""
+        return self._state.text.value()
+
+    @property
+    def top_p(self) -> TopPReplay | None:
+        """Top-p rows, one per response token once the call that sampled it has ended; None if none came."""
+        return self._state.top_p.value(self._state.mask)
+
+    @property
+    def routed_experts(self) -> ReplayRows | None:
+        """Routing from the first prompt token on, as of the last call that ended; None if none came."""
+        return self._state.routed
+
+    @property
+    def weight_versions(self) -> tuple[WeightSpan, ...]:
+        """Which weights sampled which response tokens, as far as the servers said."""
+        return tuple(merged(self._state.spans))
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls so far, the running one last."""
+        return self._state.all_calls()
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the last call ended; None while it runs, if it was cut, and after :meth:`extend`."""
+        return self._state.finish
+
+    @property
+    def sampling_params(self) -> Mapping[str, Any]:
+        """The parameters as given, read-only."""
+        view: Mapping[str, Any] = freeze(self._state.params)
+        return view
+
+    @property
+    def budget_left(self) -> int | None:
+        """Tokens the response may still grow by; None for no limit."""
+        return budget(self._state.params, len(self._state.token_ids))
+
+    @property
+    def status(self) -> Status:
+        """Where the sample stands; see :data:`Status`."""
+        finish = self._state.finish
+        if finish is not None and finish.is_failure and not finish.retryable:
+            return "failed"
+        if finish is not None and finish.type not in ("abort", "length"):
+            return "completed"
+        if self.budget_left == 0 or (finish is not None and finish.type == "length"):
+            return "truncated"
+        if finish is not None:
+            return "aborted"
+        return "partial" if self._state.token_ids else "pending"
+
+    @property
+    def done(self) -> bool:
+        """True when there is nothing to go on with: completed, truncated or failed."""
+        return self.status in ("completed", "truncated", "failed")
+
+    # ---- what changes it
+
+    def begin_call(self, *, rid: str | None = None, source: str | None = None, routed_from: int = 0) -> None:
+        """A new call begins: what the next updates give stands behind what is there.
+
+        :meth:`next_payload` does this; call it yourself only with a request that you made yourself.
+
+        :param routed_from: the request's ``routed_experts_start_len``.
+        :raises RolloutError: an argument is of the wrong type, or the call before left tokens that could never be
+            trained on (see :meth:`rollback`).
+        """
+        for name, value in (("rid", rid), ("source", source)):
+            if not isinstance(value, (str, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise RolloutError(f"{name} must be a string or None, found {type(value).__name__}")
+        if type(routed_from) is not int or routed_from < 0:
+            raise RolloutError(
+                f"routed_from must be the request's routed_experts_start_len, a whole number from 0, found"
+                f" {routed_from!r:.80}"
+            )
+        check_leftovers(self._state)
+        self._state.open_call(rid, source, routed_from, scores_due=False)
+
+    def next_payload(self, *, source: str | None = None) -> dict[str, Any]:
+        """Begin a new call and return its ``POST /generate`` body: prompt and tokens so far, and the budget left.
+
+        Everything in it is the caller's own; ``rid`` is new each time.
+
+        :param source: name of the server that is asked, kept in :attr:`calls`.
+        :raises RolloutError: the sample is done, or what the last call left can not be gone on with (see
+            :meth:`rollback`).
+        """
+        state = self._state
+        used = len(state.token_ids)
+        if self.done:
+            raise RolloutError(
+                f"the sample is {self.status} ({used} tokens, budget left {self.budget_left}, finish_reason"
+                f" {state.finish!r}): extend() it with the next turn's tokens first, or raise max_new_tokens"
+            )
+        grammar = grammar_of(state.params)
+        if grammar is not None and state.given:
+            raise RolloutError(
+                f"sampling_params.{grammar} can not be gone on with in the middle of an output: the server would start"
+                " the grammar anew. rollback() and sample the turn again"
+            )
+        check_leftovers(state)
+        routed_from = None if state.shape is None else (0 if state.routed is None else state.routed.rows)
+        payload = payload_of([*state.prompt_ids, *state.token_ids], state.params, used, routed_from=routed_from)
+        state.open_call(payload["rid"], source, routed_from or 0, scores_due=True)
+        return payload
+
+    def apply(self, update: Update) -> None:
+        """Add what one update brings.  It raises and changes nothing, or takes all of it.
+
+        :raises ssefold.ProtocolError: the update does not go on where this call stands, is another output's, or its
+            lengths or logprobs do not fit.
+        :raises ssefold.ReplayError: a replay array does not fit the tokens, or one that :meth:`next_payload` asked for
+            is missing where the call ends by itself.
+        :raises RolloutError: it is no update.
+        """
+        if not isinstance(update, Update):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RolloutError(f"apply() takes an ssefold.Update, found {type(update).__name__}")
+        apply_update(self._state, update)
+
+    def extend(self, token_ids: Sequence[int], text: str = "") -> None:
+        """Append tokens that were not sampled (a tool's answer, the user's turn): loss mask 0, empty top-p rows.
+
+        The model's turn is over with this; :meth:`next_payload` begins the next one.
+
+        :raises RolloutError: the server refused the sample, a token id is none, the text is none, or the turn's tokens
+            could never be trained on (see :meth:`rollback`).  Nothing is changed then.
+        """
+        state = self._state
+        ids = _ids("token_ids", token_ids)
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RolloutError(f"text must be a string, found {type(text).__name__}")
+        if self.status == "failed":
+            raise RolloutError(f"the sample has failed ({state.finish!r}): there is nothing to go on with")
+        check_leftovers(state)
+        state.close_call()
+        state.token_ids.extend(ids)
+        state.logprobs.extend([0.0] * len(ids))
+        state.mask += bytes(len(ids))
+        state.text.put(state.text.length, text)
+        state.set_base(0)
+
+    def rollback(self) -> None:
+        """Forget everything that the last call gave, as if it had not been made.
+
+        For tokens that can not be trained on: of a call that was cut before its top-p rows came (they come with the
+        terminal chunk; have the server abort instead of closing the connection), that ended without them, or without
+        logprobs.
+        """
+        state, base = self._state, self._state.base
+        for values in (state.token_ids, state.logprobs, state.mask):
+            del values[base.tokens :]
+        state.text.put(base.text, "")
+        state.top_p.cut(base.top_rows)
+        state.routed = base.routed
+        del state.spans[base.spans :]
+        state.pending, state.finish = 0, None
+        state.close_call()
+
+    # ---- how it travels
+
+    def arrays(self) -> RolloutArrays:
+        """Copies of all arrays, for NumPy, torch, or anything else that reads buffers."""
+        state, top_p = self._state, self.top_p
+        return RolloutArrays(
+            memoryview(state.prompt_ids.tobytes()).cast("q"),
+            memoryview(state.token_ids.tobytes()).cast("q"),
+            cast("memoryview", memoryview(self._scores().tobytes()).cast("d")),
+            memoryview(bytes(state.mask)),
+            None if top_p is None else top_p.token_ids,
+            None if top_p is None else top_p.offsets,
+            None if state.routed is None else state.routed.array,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Versioned and checksummed bytes, a running call included; no pickle inside, safe to load from anywhere."""
+        return encode(self._state)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> RolloutSample:
+        """The inverse of :meth:`to_bytes`.
+
+        :raises ssefold.SnapshotError: truncated, altered, of a newer version, or no sample of ours.
+        """
+        sample = cls.__new__(cls)
+        sample._state = decode(data)
+        return sample
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RolloutSample):
+            return NotImplemented
+        return self.to_bytes() == other.to_bytes()
+
+    # It grows.
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RolloutSample.from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        state = self._state
+        return f"RolloutSample({len(state.prompt_ids)} + {len(state.token_ids)} tokens, {self.status})"
+
+    def _scores(self) -> array[float]:
+        state = self._state
+        return state.logprobs if state.scored or state.given > state.pending else array("d")
+
+
+def _shape(num_layers: int, top_k: int) -> tuple[int, int]:
+    for name, value in (("num_layers", num_layers), ("top_k", top_k)):
+        if type(value) is not int or value < 1:
+            raise RolloutError(f"{name} must be a whole number, at least 1, found {value!r:.80}")
+    if num_layers * top_k > _MAX_ROW:
+        raise RolloutError(f"num_layers * top_k must be at most {_MAX_ROW}, found {num_layers!r:.40} * {top_k!r:.40}")
+    return num_layers, top_k
+
+
+def _ids(name: str, values: Sequence[int]) -> array[int]:
+    try:
+        ids = array("q", map(index, values))
+    except (TypeError, OverflowError):
+        raise RolloutError(f"{name} must be token ids, whole numbers from 0, found {values!r:.80}") from None
+    if ids and min(ids) < 0:
+        raise RolloutError(f"{name} must be token ids, whole numbers from 0, found {min(ids)}")
+    return ids

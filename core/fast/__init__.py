@@ -1,0 +1,1 @@
+"""The fast path: payloads that repeat the form of the one before."""

@@ -1,0 +1,1 @@
+"""One output: a parsed chunk in, an update out."""

@@ -1,0 +1,275 @@
+"""The plan for one chunk: every lane placed, every claim checked, nothing changed yet.
+
+Here stand the rules that need more than one lane: chunks that end an output in an odd way, what the other lanes prove
+about the text, which combinations a server started in a given mode can send, and where replay arrays belong.
+
+Facts: SGLang ``managers/tokenizer_manager.py::_handle_abort_req`` (queue aborts),
+``managers/schedule_batch.py::set_finish_with_abort`` (validation aborts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..errors import ProtocolError, ReplayError
+from ..limits import MAX_TOKENS
+from ..replay.arrays import ReplayArray, TopPReplay, decode_int32
+from .chunk import Chunk
+from .extras import ExtraStep, plan_extras
+from .lanes import CUMULATIVE, INCREMENTAL, Lane
+from .state import OutputState
+from .text import TextStep
+from .tokens import TokenStep, plan_tokens
+
+_TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
+_EXTRAS_HINT = "The server sent an incomplete list (a slow reader on an old version?), or a gateway changed it"
+
+
+class Plan(NamedTuple):
+    """What a chunk does to an output.  ``tokens`` is None where its tokens are to be left out."""
+
+    tokens: TokenStep | None
+    text: TextStep | None
+    text_missing: bool
+    extras: list[ExtraStep]
+    top_p: TopPReplay | None
+    whole_top_p: bool
+    routed_experts: ReplayArray | None
+    indexer_topk: ReplayArray | None
+
+
+def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
+    """Plan a chunk.  Changes nothing.
+
+    :raises StreamError: the chunk does not fit; which of its classes says how.
+    """
+    finish = chunk.finish
+    if finish is not None:
+        if _is_probe(state, chunk):
+            return _without_tokens(state.text.plan_nothing())
+        if finish.type == "abort":
+            if _is_rejected(state, chunk):
+                return _without_tokens(state.text.plan_nothing())
+            if _is_empty_abort(chunk):
+                known = state.text
+                return _without_tokens(known.plan_abort(chunk.text, False) if chunk.text else known.plan_nothing())
+    queue_abort = finish is not None and _is_queue_abort(state, chunk)
+    tokens = plan_tokens(state, chunk, queue_abort=queue_abort)
+    total = len(state.token_ids) + len(tokens.ids)
+    if total > MAX_TOKENS:
+        raise ProtocolError(
+            f"output {state.index} would have {total} tokens, {MAX_TOKENS} are taken at most: no model's context is "
+            "that long; look who sends this stream"
+        )
+    _check_count(state, chunk, total, queue_abort=queue_abort)
+    _check_rows(state, chunk, tokens, total)
+    text = _plan_text(state, chunk, tokens, total, queue_abort=queue_abort)
+    if state.mode != "auto":
+        _check_mode(state, chunk, tokens)
+    extras = plan_extras(
+        chunk.meta,
+        state.extras,
+        chunk.skips.lists,
+        total=total,
+        rows_total=chunk.rows_total,
+        terminal=finish is not None,
+        hint=_EXTRAS_HINT,
+    )
+    top_p, whole = _plan_top_p(state, chunk.meta, len(tokens.ids), total)
+    return Plan(
+        tokens,
+        text,
+        text is None and len(tokens.ids) > 0,
+        extras,
+        top_p,
+        whole,
+        _replay_array(chunk.meta, "routed_experts"),
+        _replay_array(chunk.meta, "indexer_topk"),
+    )
+
+
+def _is_probe(state: OutputState, chunk: Chunk) -> bool:
+    # max_new_tokens=0 scores the prompt: one logprob row for a token that is not part of the answer.
+    return (
+        chunk.completion == 0
+        and not chunk.ids
+        and bool(chunk.rows)
+        and not state.token_ids
+        and chunk.finish is not None
+        and chunk.finish.type == "length"
+    )
+
+
+def _is_rejected(state: OutputState, chunk: Chunk) -> bool:
+    # Validation abort: the scheduler put [0] in the prompt's place and sampled one token of no meaning. 503 is never
+    # one: it sheds load or stops a request that ran too long, whose tokens are real.
+    status = None if chunk.finish is None else chunk.finish.status_code
+    return (
+        status is not None
+        and status >= 400
+        and status != 503
+        and not state.token_ids
+        and not chunk.rows
+        and not chunk.rows_total
+        and chunk.meta.get("prompt_tokens") == 1
+        and len(chunk.ids or ()) <= 1
+        and (chunk.completion or 0) <= 1
+    )
+
+
+def _is_empty_abort(chunk: Chunk) -> bool:
+    # Up to 0.5.4 an abort out of the queue says text "" and completion_tokens 0 whatever was sent before.
+    return not chunk.completion and not chunk.ids and not chunk.rows and not chunk.rows_total
+
+
+def _is_queue_abort(state: OutputState, chunk: Chunk) -> bool:
+    # Only chunks made by _handle_abort_req lack prompt_tokens.
+    if chunk.finish is None or chunk.finish.type != "abort" or chunk.meta.get("prompt_tokens"):
+        return False
+    return not state.begun or bool(state.meta.get("prompt_tokens"))
+
+
+def _without_tokens(text: TextStep | None) -> Plan:
+    return Plan(None, text, False, [], None, False, None, None)
+
+
+def _check_count(state: OutputState, chunk: Chunk, total: int, *, queue_abort: bool) -> None:
+    count = chunk.completion
+    if count is None:
+        return
+    if state.count is not None and count < state.count:
+        raise ProtocolError(
+            f"meta_info.completion_tokens fell from {state.count} to {count}: the server began a second trajectory "
+            "(input_embeds retraction), or the stream mixes two requests"
+        )
+    if count == total or (count > total and (queue_abort or not _counts_tokens(state, chunk))):
+        return
+    if count < total and chunk.finish is None:
+        return  # live lists of a batch; the last chunk is a copy and must agree
+    raise ProtocolError(
+        f"meta_info.completion_tokens is {count}, but {total} tokens came in all. A server before 0.5.10 with "
+        "speculative decoding sends surplus rows (upgrade it or switch that off); a gateway may have dropped a chunk"
+    )
+
+
+def _counts_tokens(state: OutputState, chunk: Chunk) -> bool:
+    # 0.4.x sends neither ids nor (unless asked) rows: then there is nothing to count.
+    return chunk.ids is not None or state.ids_sent or bool(chunk.rows) or state.rows_sent
+
+
+def _check_rows(state: OutputState, chunk: Chunk, tokens: TokenStep, total: int) -> None:
+    rows = len(state.logprobs) + len(tokens.rows.ids)
+    if chunk.finish is not None and rows and rows < total:
+        raise ProtocolError(
+            f"meta_info.output_token_logprobs covers {rows} of {total} tokens at the end of the output: the last rows "
+            "did not come, so logprobs can not be aligned. Look for a gateway that drops meta_info"
+        )
+
+
+def _plan_text(
+    state: OutputState, chunk: Chunk, tokens: TokenStep, total: int, *, queue_abort: bool
+) -> TextStep | None:
+    text = chunk.text
+    lane = state.text
+    if text is None:
+        return None
+    if chunk.skips.text:
+        return lane.plan_suffix(text)
+    if queue_abort:
+        if not text and total and (not lane.seen or lane.missing):
+            return None  # --skip-tokenizer-init: such an abort says "" where there never was a text
+        if total < (chunk.completion or 0):
+            return None  # ids were dropped for good; text must not run ahead of them
+        return lane.plan_abort(text, tokens.glued)
+    if lane.sure:
+        return lane.plan(text, None, False)
+    evidence, sure = _text_evidence(state, chunk, tokens)
+    return lane.plan(text, evidence, sure)
+
+
+def _text_evidence(state: OutputState, chunk: Chunk, tokens: TokenStep) -> tuple[Lane | None, bool]:
+    """What ids, rows and version-bound keys prove about the text."""
+    rows, ids, meta = tokens.rows_lane, tokens.ids_lane, chunk.meta
+    if rows == INCREMENTAL:
+        return INCREMENTAL, True
+    if ids == CUMULATIVE:
+        return CUMULATIVE, True
+    if ids == INCREMENTAL:
+        if _from_0_5_10(chunk):
+            return INCREMENTAL, True
+        if rows == CUMULATIVE:
+            return CUMULATIVE, True
+        if state.mode == "cumulative":
+            return CUMULATIVE, True
+        # weight_version without dp_rank: a Python server of 0.5.1-0.5.9, or the gRPC gateway. Neither key: the Rust
+        # server or Dynamo.
+        return (CUMULATIVE, False) if "weight_version" in meta else (INCREMENTAL, True)
+    if not state.ids_sent and chunk.ids is None:
+        grown = chunk.completion is not None and state.count is not None and chunk.completion > state.count
+        if rows == CUMULATIVE or grown:
+            return CUMULATIVE, True  # up to 0.4.10 there were no ids and the text was always a snapshot
+    if state.mode == CUMULATIVE:
+        return CUMULATIVE, True
+    if state.mode == INCREMENTAL:
+        # Up to 0.5.9 the text was a snapshot under either flag.
+        return (CUMULATIVE if "weight_version" in meta and not _from_0_5_10(chunk) else INCREMENTAL), False
+    return None, False
+
+
+def _from_0_5_10(chunk: Chunk) -> bool:
+    return chunk.rows_total is not None or "dp_rank" in chunk.meta or "num_retractions" in chunk.meta
+
+
+def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
+    """Refuse lanes that no server version sends under the flag the caller stated."""
+    found: str | None = None
+    if state.mode == "cumulative":
+        if tokens.rows_lane == INCREMENTAL:
+            found = "meta_info.output_token_logprobs is incremental"
+        elif tokens.ids_lane == INCREMENTAL and _from_0_5_10(chunk):
+            found = "output_ids is incremental (and the server is 0.5.10 or later)"
+    elif tokens.ids_lane == CUMULATIVE:
+        found = "output_ids is cumulative"
+    elif tokens.rows_lane == CUMULATIVE and chunk.ids is None and not state.ids_sent and _from_0_5_10(chunk):
+        # Since 0.5.1 there are ids, and under this flag they are deltas; 0.4.x has none and knows no mode.
+        found = "meta_info.output_token_logprobs is cumulative (and there are no output_ids)"
+    if found is not None:
+        other = INCREMENTAL if state.mode == CUMULATIVE else CUMULATIVE
+        raise ProtocolError(
+            f"mode={state.mode!r} was given, but {found}: the server was started "
+            f"{'with' if other == INCREMENTAL else 'without'} --incremental-streaming-output. Set mode={other!r} or "
+            "mode='auto', or change the server's flag (slime: --sglang-incremental-streaming-output)"
+        )
+
+
+def _plan_top_p(state: OutputState, meta: Mapping[str, Any], new: int, total: int) -> tuple[TopPReplay | None, bool]:
+    for ids_key, offsets_key in _TOP_P_KEYS:
+        ids, offsets = meta.get(ids_key), meta.get(offsets_key)
+        if ids is None and offsets is None:
+            continue
+        if ids is None or offsets is None:
+            missing, present = (ids_key, offsets_key) if ids is None else (offsets_key, ids_key)
+            raise ReplayError(f"meta_info.{missing} is missing although meta_info.{present} came: both belong together")
+        replay = TopPReplay(
+            decode_int32(ids, field=f"meta_info.{ids_key}"), decode_int32(offsets, field=f"meta_info.{offsets_key}")
+        )
+        rows = len(replay)
+        if rows == new and state.top_p.rows + new == total:
+            state.top_p.check(replay)
+            return replay, False
+        if rows == total:
+            return replay, True
+        raise ReplayError(
+            f"meta_info.{offsets_key} has {rows + 1} entries: it must describe either this chunk's {new} new tokens "
+            f"({new + 1} entries) or the whole call ({total + 1}). A prefill/decode hand-over can lose rows: such a "
+            "sample can not be replayed"
+        )
+    return None, False
+
+
+def _replay_array(meta: Mapping[str, Any], name: str) -> ReplayArray | None:
+    value = meta.get(name)
+    if value is None:
+        return None
+    return ReplayArray(decode_int32(value, field=f"meta_info.{name}"), field=name)

@@ -1,0 +1,1 @@
+"""Replay arrays: int32 buffers, top-p rows, routed experts."""

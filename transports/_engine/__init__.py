@@ -1,0 +1,1 @@
+"""What the clients share: reading, folding, cancelling, aborting, retrying, metrics."""

@@ -1,0 +1,64 @@
+"""What to send so that a server stops generating, and where to.
+
+``POST /abort_request`` with ``{"rid": ...}`` (``http_server.abort_request``): the tokenizer manager ignores an id that
+it does not know, and it forgets an id when its client has gone; so the server is told before the response is closed.
+A router takes no such request; its workers do, and ``GET /workers`` names them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from .errors import TransportError
+
+if TYPE_CHECKING:
+    from .request import PreparedRequest
+
+BODY_SIZE = 2**16
+"""So much of such an answer is read."""
+
+
+def abort_body(rid: str) -> bytes:
+    """The body of one ``/abort_request``."""
+    return json.dumps({"rid": rid}).encode("utf-8")
+
+
+def abort_headers(request: PreparedRequest) -> dict[str, str]:
+    """The request's own headers, authorization included, without what asks for a stream."""
+    return {**request.headers, "accept": "*/*"}
+
+
+def worker_urls(status: int, body: bytes, place: str) -> list[str]:
+    """The ``/abort_request`` of every worker, from the answer to ``GET /workers``.
+
+    :raises TransportError: the answer names no workers.
+    """
+    found: list[str] = []
+    try:
+        answer: Any = json.loads(body) if status == 200 else None
+    except ValueError:
+        answer = None
+    listed: Any = cast("dict[str, Any]", answer).get("workers") if isinstance(answer, dict) else None
+    workers: list[Any] = listed if isinstance(listed, list) else []
+    for worker in workers:
+        url: Any = cast("dict[str, Any]", worker).get("url") if isinstance(worker, dict) else worker
+        if isinstance(url, str) and url:
+            found.append(url.rstrip("/") + "/abort_request")
+    if not found:
+        raise TransportError(
+            f"GET /workers of {place} answered status {status} and named no workers ({body[:200]!r}); with a server "
+            "that is not a router use on_cancel='direct'",
+            status_code=status,
+            body=body[:4096],
+        )
+    return found
+
+
+def abort_refused(status: int, body: bytes, url: str) -> TransportError:
+    """The error for an ``/abort_request`` that was not taken."""
+    return TransportError(
+        f"POST {url} answered status {status} ({body[:200]!r}); the server goes on generating",
+        status_code=status,
+        body=body[:4096],
+    )

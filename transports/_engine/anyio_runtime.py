@@ -1,0 +1,142 @@
+"""Trio's half of :mod:`._runtime`, by way of anyio: its scopes shield, bound and group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from .runtime import Event, Repeated, Scope, Work
+
+T = TypeVar("T")
+
+
+class AnyioRuntime:
+    """See :class:`._runtime.Runtime`."""
+
+    async def shielded(self, work: Work[T]) -> T:
+        """See :class:`._runtime.Runtime`."""
+        results: list[T] = []
+        with anyio.CancelScope(shield=True):
+            results.append(await work())
+        return results[0]
+
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
+        """See :class:`._runtime.Runtime`.
+
+        Without ``first`` trio needs no guard: what cleans up shields itself, and is left alone.
+        """
+        if first is None:
+            with anyio.fail_after(seconds):
+                return await work()
+        results: list[T] = []
+        failures: list[Exception] = []
+        done = anyio.Event()
+        scope = anyio.CancelScope(shield=True)
+
+        async def run() -> None:
+            with scope:
+                try:
+                    results.append(await work())
+                except Exception as error:  # noqa: BLE001  # raised below, by itself instead of in a group
+                    failures.append(error)
+            done.set()
+
+        in_time = False
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            try:
+                with anyio.move_on_after(seconds):
+                    await done.wait()
+                in_time = done.is_set()
+            finally:
+                if not in_time:
+                    try:
+                        await self.shielded(first)
+                    finally:
+                        scope.cancel()
+        if not in_time:
+            raise TimeoutError
+        if failures:
+            raise failures[0]
+        return results[0]
+
+    def repeated(self, work: Work[None]) -> Repeated:
+        """See :class:`._runtime.Runtime`."""
+        return _Repeated(self, work)
+
+    async def bounded(self, work: Work[object], seconds: float) -> bool:
+        """See :class:`._runtime.Runtime`."""
+        with anyio.move_on_after(seconds) as scope:
+            await work()
+        return not scope.cancelled_caught
+
+    async def run_all(self, works: Sequence[Work[None]]) -> None:
+        """See :class:`._runtime.Runtime`."""
+        failures: list[BaseException] = []
+
+        async def run(work: Work[None], scope: anyio.CancelScope) -> None:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001  # raised below, by itself instead of in a group
+                failures.append(error)
+                scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for work in works:
+                group.start_soon(run, work, group.cancel_scope)
+        if failures:
+            raise failures[0]
+
+    async def sleep(self, seconds: float) -> None:
+        """See :class:`._runtime.Runtime`."""
+        await anyio.sleep(seconds)
+
+    def event(self) -> Event:
+        """See :class:`._runtime.Runtime`."""
+        return anyio.Event()
+
+    def scope(self) -> Scope:
+        """See :class:`._runtime.Runtime`."""
+        return _AnyioScope()
+
+
+class _Repeated:
+    def __init__(self, runtime: AnyioRuntime, work: Work[None]) -> None:
+        self._runtime = runtime
+        self._work = work
+
+    async def run(self, *, first: Work[object] | None, seconds: float | None) -> None:
+        await self._runtime.guarded(self._work, first=first, seconds=seconds)
+
+    async def end(self) -> None:
+        pass  # nothing is left between two turns
+
+
+class _AnyioScope:
+    def __init__(self) -> None:
+        self._scope = anyio.CancelScope()
+
+    async def run(self, work: Work[None]) -> None:
+        with self._scope:
+            await work()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+
+ANYIO = AnyioRuntime()
+
+
+def current_anyio_runtime() -> AnyioRuntime:
+    """The runtime, if anything that anyio knows runs the caller.
+
+    :raises RuntimeError: nothing does.
+    """
+    try:
+        anyio.get_current_task()
+    except Exception as error:
+        raise RuntimeError("an asynchronous stream is used where neither asyncio nor trio runs") from error
+    return ANYIO

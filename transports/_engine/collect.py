@@ -1,0 +1,48 @@
+"""Streams read to their end, for callers who want the whole answer and not its course."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ssefold import Accumulator
+
+    from .stream import GenerateStream
+    from .sync_stream import SyncGenerateStream
+
+
+async def collect_stream(stream: GenerateStream) -> dict[int, dict[str, Any]]:
+    """Every output's native response, once all have come."""
+    try:
+        async with stream:
+            async for _ in stream:
+                pass
+    except BaseException as error:
+        _attach(error, stream)
+        raise
+    return _responses(stream.outputs)
+
+
+def collect_sync_stream(stream: SyncGenerateStream) -> dict[int, dict[str, Any]]:
+    """:func:`collect_stream`, blocking."""
+    try:
+        with stream:
+            for _ in stream:
+                pass
+    except BaseException as error:
+        _attach(error, stream)
+        raise
+    return _responses(stream.outputs)
+
+
+def _attach(error: BaseException, stream: GenerateStream | SyncGenerateStream) -> None:
+    """The partial, also on cancellations and on what is not ours."""
+    with suppress(AttributeError):  # an exception class without room for it
+        error.partial = stream.snapshot()  # type: ignore[attr-defined]
+
+
+def _responses(outputs: Mapping[int, Accumulator]) -> dict[int, dict[str, Any]]:
+    return {index: output.native_response() for index, output in outputs.items()}

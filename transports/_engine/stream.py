@@ -1,0 +1,219 @@
+"""One ``/generate`` call, asynchronously: attempts, the server's side of aborting, and the order of leaving.
+
+Reading is the base class's matter, bytes and their meaning :class:`._folding.Folding`'s, a client's peculiarities its
+exchange's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .abort import abort_body, abort_headers, abort_refused, worker_urls
+from .answer import BODY_LIMIT, Head, idle, refused
+from .errors import TransportError
+from .folding import Folding
+from .retry import backoff
+from .update_stream import UpdateStream
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ssefold import StreamError
+
+    from .exchange import Client, Exchange
+    from .options import Options
+    from .request import PreparedRequest
+
+
+class GenerateStream(UpdateStream):
+    """One ``/generate`` call::
+
+        async with generate(client, url, payload) as stream:
+            async for update in stream:
+                ...
+
+    Entering sends the request; leaving, in whatever way, closes the response exactly once and, unless all outputs are
+    complete, frees the server as ``on_cancel`` says.  What came stays readable afterwards.
+
+    :raises TransportError: on entering, and while iterating.
+    :raises StreamError: while iterating, after the updates before it; ``.partial`` has what came.
+    """
+
+    def __init__(self, client: Client, request: PreparedRequest, options: Options) -> None:
+        super().__init__(Folding(options, request), options, place=request.place, anyio_based=client.anyio_based)
+        self._client = client
+        self._request = request
+        self._may_run = False
+        self._untold: list[str] | None = None
+        if options.on_cancel != "disconnect":
+            self._before_cancelling = self._free
+
+    @property
+    def rid(self) -> str | tuple[str, ...]:
+        """The request's id; a tuple if the payload gave a list."""
+        return self._request.rid
+
+    @property
+    def abort_timeout(self) -> float:
+        """Seconds that telling the server and closing may take."""
+        return self._options.abort_timeout
+
+    async def __aenter__(self) -> Self:
+        if self._exchange is not None or self._released:
+            raise RuntimeError("a stream is entered once; call generate() again for another request")
+        try:
+            await self._open()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def abort(self) -> None:
+        """Ask the server to stop, and read on to the terminal chunk, which alone carries the replay arrays.
+
+        The updates that still come are handed out by the iteration as usual; ``outputs`` has them at once.  Asks
+        directly, or through the router if ``on_cancel`` says so.  May be called from another task than the one that
+        iterates.
+
+        :raises TransportError: the server could not be asked.
+        :raises StreamError: the stream failed on its way to the end.
+        """
+        folding, timeout = self._folding, self._options.abort_timeout
+        if self._exchange is None:
+            raise RuntimeError("enter the stream first: async with generate(...) as stream")
+        ids = folding.ids_to_abort()
+        if ids and not folding.over:
+            refusal = await self._tell_in_time(ids, timeout, patience=timeout)
+            if refusal is not None:
+                refusal.partial = folding.snapshots()
+                raise refusal
+        while not folding.over:
+            await self._read_on()
+        if folding.failure is not None:
+            raise folding.failure
+
+    # ---- attempts
+
+    async def _read_once(self) -> None:
+        await super()._read_once()
+        shed = self._folding.shed()
+        if shed is not None and self._attempts_left:
+            self._may_run = False
+            await self._try_again(shed)
+            await self._open()
+
+    async def _open(self) -> None:
+        while True:
+            try:
+                await self._attempt()
+            except TransportError as error:
+                if error.retryable and self._attempts_left:
+                    await self._try_again(error)
+                    continue
+                self._folding.broke(error)
+                raise
+            return
+
+    async def _attempt(self) -> None:
+        self._folding.attempt()
+        exchange = self._exchange = self._client.exchange(self._options.idle_timeout)
+        self._may_run = True
+
+        async def send() -> Head:
+            return await exchange.open(self._request)
+
+        first, seconds = self._before_cancelling, self._options.idle_timeout
+        try:
+            if exchange.fragile or first is not None or seconds is not None:
+                head = await self._runtime.guarded(send, first=first, seconds=seconds)
+            else:
+                head = await send()
+        except TimeoutError as error:
+            raise idle(self._place, self._options.idle_timeout) from error
+        except TransportError as error:
+            self._may_run = not error.retryable
+            raise
+        self._folding.emit("response", status=head.status, attempt=self._folding.metrics.attempts)
+        if not head.is_stream:
+            self._may_run = False
+            raise refused(head, await self._start_of_body(exchange, head), self._request.place)
+
+    async def _start_of_body(self, exchange: Exchange, head: Head) -> bytes:
+        if head.status == 503 and self._attempts_left:
+            return b""  # an unread answer closes its connection: the next attempt gets a fresh one
+        parts: list[bytes] = []
+
+        async def read() -> None:
+            try:
+                while sum(map(len, parts)) < BODY_LIMIT and (data := await exchange.read()):
+                    parts.append(data)
+            except TransportError:
+                pass  # the status says more than how its explanation broke off
+
+        await self._runtime.bounded(read, self._options.abort_timeout)
+        return b"".join(parts)
+
+    @property
+    def _attempts_left(self) -> bool:
+        return self._folding.metrics.attempts <= self._options.retries
+
+    async def _try_again(self, error: StreamError) -> None:
+        await self._runtime.shielded(self._open_exchange.close)
+        attempt = self._folding.metrics.attempts
+        delay = backoff(attempt)
+        self._folding.emit("retry", attempt=attempt, delay=delay, error=error)
+        await self._runtime.sleep(delay)
+
+    # ---- leaving
+
+    async def _leave(self) -> None:
+        # Told before the response is closed: a server forgets the id of a client that has gone (_abort).
+        untold = await self._free()
+        await super()._leave()
+        if untold:
+            timeout = self._options.abort_timeout / 4
+            refusal = await self._tell_in_time(untold, timeout, patience=timeout)
+            if refusal is not None:
+                self._folding.emit("abort_failed", ids=tuple(untold), error=refusal)
+
+    async def _free(self) -> list[str]:
+        """Tell the server, once, to stop what it may still be generating; returns the ids that it was not told."""
+        if self._untold is None:
+            ids = self._folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
+            # A pool without a connection to spare may need ours, so not all of the time is spent on asking for another.
+            timeout = self._options.abort_timeout
+            refusal = await self._tell_in_time(ids, timeout * 3 / 4, patience=timeout / 4) if ids else None
+            self._untold = [] if refusal is None else ids
+        return self._untold
+
+    async def _tell_in_time(self, ids: list[str], timeout: float, *, patience: float) -> TransportError | None:
+        """Tell the server; returns what went wrong, if something did."""
+        failures: list[TransportError] = []
+
+        async def tell() -> None:
+            try:
+                async with self._client.gate.passed(self._runtime):
+                    await self._tell(ids, timeout, patience=patience)
+            except TransportError as error:
+                failures.append(error)
+
+        if not await self._runtime.bounded(tell, timeout):
+            return TransportError(f"{self._place} could not be told to stop within abort_timeout: {timeout} s went by")
+        return failures[0] if failures else None
+
+    async def _tell(self, ids: list[str], timeout: float, *, patience: float) -> None:
+        request, headers = self._request, abort_headers(self._request)
+
+        async def call(method: str, url: str, body: bytes) -> tuple[int, bytes]:
+            return await self._client.call(method, url, body, headers, timeout=timeout, patience=patience)
+
+        self._folding.emit("abort", ids=tuple(ids), on_cancel=self._options.on_cancel)
+        urls = [request.sibling("abort_request")]
+        if self._options.on_cancel == "router":
+            answer = await call("GET", request.sibling("workers"), b"")
+            urls = worker_urls(*answer, request.place)
+        for url in urls:
+            for rid in ids:
+                status, body = await call("POST", url, abort_body(rid))
+                if status != 200:
+                    raise abort_refused(status, body, url)

@@ -1,0 +1,71 @@
+"""Streams over anyio's own sockets with h11, on asyncio and trio; and ``decode`` for bytes that come from elsewhere.
+
+A request has a connection of its own, which is closed with it: no pool, no proxy, nothing else to configure than TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._engine.collect import collect_stream
+from .._engine.options import Options
+from .._engine.request import prepare
+from .._engine.stream import GenerateStream
+from ._decode import decode_stream
+from ._h11 import Dialer
+
+if TYPE_CHECKING:
+    import ssl
+
+    from anyio.abc import ByteReceiveStream, ObjectReceiveStream
+    from typing_extensions import Unpack
+
+    from .._engine.options import FoldOptions, GenerateOptions
+    from .._engine.update_stream import UpdateStream
+
+__all__ = ["collect", "decode", "generate"]
+
+
+def generate(
+    url: object,
+    payload: Mapping[str, Any],
+    *,
+    ssl_context: ssl.SSLContext | None = None,
+    **options: Unpack[GenerateOptions],
+) -> GenerateStream:
+    """One ``POST`` of ``payload`` to ``url``, streamed; nothing is sent before the block is entered.
+
+    :param ssl_context: for ``https``; default: the system's certificates.
+    :param options: :class:`GenerateOptions`.
+    :raises PayloadError: the payload can not be sent.
+    :raises ValueError: an option makes no sense, or the url is not http or https.
+    """
+    checked = Options(**options)
+    request = prepare(url, payload, rid=checked.rid, headers=checked.headers)
+    return GenerateStream(Dialer(request.url, ssl_context), request, checked)
+
+
+async def collect(
+    url: object,
+    payload: Mapping[str, Any],
+    *,
+    ssl_context: ssl.SSLContext | None = None,
+    **options: Unpack[GenerateOptions],
+) -> dict[int, dict[str, Any]]:
+    """The answer as ``stream: false`` would give it, by output index.
+
+    :raises StreamError: with what came in ``.partial``; a cancellation gets a ``.partial`` as well.
+    """
+    return await collect_stream(generate(url, payload, ssl_context=ssl_context, **options))
+
+
+def decode(byte_stream: ByteReceiveStream | ObjectReceiveStream[bytes], **options: Unpack[FoldOptions]) -> UpdateStream:
+    """The updates of a ``/generate`` body that comes out of any anyio byte or object stream.
+
+    Iterate it as it is, or in ``async with``, which closes ``byte_stream`` at its end.
+
+    :param options: :class:`FoldOptions`.
+    :raises ValueError: an option makes no sense.
+    """
+    return decode_stream(byte_stream, Options(**options))
