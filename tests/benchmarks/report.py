@@ -34,6 +34,8 @@ class Bar:
     bar: str
     measured: str
     reached: bool
+    stretch: str = "-"
+    """What would be better still; never missed."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,15 @@ class Section:
     bars: Sequence[Bar] = field(default=())
 
 
-def at_least(what: str, limit: float, value: float, detail: str = "") -> Bar:
+def at_least(what: str, limit: float, value: float, detail: str = "", *, stretch: float | None = None) -> Bar:
     """A ratio that should be ``limit`` or more."""
-    return Bar(what, f"at least {limit:g}x", f"{value:.2f}x{detail}", value >= limit)
+    return Bar(
+        what,
+        f"at least {limit:g}x",
+        f"{value:.2f}x{detail}",
+        value >= limit,
+        "-" if stretch is None else f"{stretch:g}x",
+    )
 
 
 def at_most(what: str, limit: float, value: float, detail: str = "") -> Bar:
@@ -60,8 +68,8 @@ def at_most(what: str, limit: float, value: float, detail: str = "") -> Bar:
 def bars_table(sections: Sequence[Section]) -> str:
     """The bars of all sections, and whether they are reached."""
     bars = [bar for section in sections for bar in section.bars]
-    rows = [[bar.what, bar.bar, bar.measured, "yes" if bar.reached else "**no**"] for bar in bars]
-    return table(["what", "bar", "measured", "reached"], rows)
+    rows = [[bar.what, bar.bar, bar.stretch, bar.measured, "yes" if bar.reached else "**no**"] for bar in bars]
+    return table(["what", "bar", "stretch", "measured", "reached"], rows)
 
 
 def page(sections: Sequence[Section], machine: Sequence[tuple[str, str]]) -> str:
