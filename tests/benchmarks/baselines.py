@@ -80,10 +80,14 @@ class PlainLoop:
         self.logprobs: list[float] = []
         self.finish_reason: dict[str, Any] | None = None
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> int:
+        """How many chunks ended in this read."""
+        chunks = 0
         for line in self._feed_lines(data):
             if line.startswith(b"data:") and line != b"data: [DONE]":
                 self._add(self._loads(line[5:]))
+                chunks += 1
+        return chunks
 
     def close(self) -> None:
         """The body has ended."""

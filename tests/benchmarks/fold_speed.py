@@ -48,8 +48,8 @@ FOLDS = tuple(_FOLDS)
 
 _TEXT = f"""\
 CPU ms for one answer. The contenders are what a user writes by hand: split the body into lines of bytes, parse
-each payload whole, append what is new. *{JSON}*, *{ORJSON}* and *{MSGSPEC}* (typed structs) differ in
-the parser. None of the three checks a counter, an end, or what a chunk repeats, and each is told which parts are deltas.
+each payload whole, append what is new. *{JSON}*, *{ORJSON}* and *{MSGSPEC}* (typed structs) differ in the parser. None
+of the three checks a counter, an end, or what a chunk repeats, and each is told which parts are deltas.
 The ratios are contender / ssefold: above 1 the library takes less. *Reads of one event* is what a worker that keeps up
 sees; in reads of 64 KiB, a large event comes in pieces and many small ones come together.
 """

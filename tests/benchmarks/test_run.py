@@ -1,4 +1,4 @@
-"""The whole benchmark is run once, on next to nothing, so that it can not rot.  No time is asserted."""
+"""The whole benchmark is run once, on next to nothing, so that it cannot rot.  No time is asserted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.__main__ import main
+from tests.benchmarks.__main__ import command, main
 from tests.benchmarks.memory import use_of
 from tests.benchmarks.report import Section, at_least, at_most, milliseconds, table
-from tests.benchmarks.scale import FULL, TINY
+from tests.benchmarks.scale import FULL, QUICK, TINY
 from tests.benchmarks.timing import fold_time, race
 
 
@@ -55,14 +55,24 @@ def test_the_page_in_docs_is_one_that_this_code_writes(repository: Path, tiny: t
     assert re.findall(r"^## (.*)", page, re.MULTILINE) == re.findall(r"^## (.*)", tiny[1], re.MULTILINE)
 
 
-def test_scales_have_what_the_bars_need() -> None:
-    for scale in (FULL, TINY):
-        assert {scale.main, 2 * scale.main} <= set(scale.tokens)
-        assert 1 in scale.intervals
-        assert min(scale.rounds, scale.main_rounds, scale.few_rounds) >= 1
+def test_scales_differ_in_everything_that_takes_time() -> None:
+    for scale in (FULL, QUICK, TINY):
+        assert min(scale.rounds, scale.few_rounds) >= 1
     assert {
         field.name for field in dataclasses.fields(FULL) if getattr(FULL, field.name) == getattr(TINY, field.name)
-    } == set()
+    } == {"barred_only"}
+
+
+def test_a_single_part_prints_its_tables_and_writes_no_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.benchmarks.__main__.QUICK", dataclasses.replace(TINY, barred_only=True))
+    command(["fold", "--quick"])
+    printed = capsys.readouterr().out
+    assert "Folding a stream" in printed
+    assert printed.count(" at least ") == 6
+    with pytest.raises(SystemExit):
+        command(["folds"])
 
 
 @pytest.mark.parametrize(("value", "least", "most"), [(1.9, False, True), (2.0, True, True), (2.1, True, False)])
