@@ -15,10 +15,10 @@ from time import monotonic
 
 from tests.benchmarks import fold_speed, growth_hostile, live, many_streams, memory, sse_speed, variants
 from tests.benchmarks.peers import PEERS, parser_of
-from tests.benchmarks.report import Section, bars_table, load_average, machine, page, table
+from tests.benchmarks.report import Section, bars_table, load_average, machine, page, table, with_table
 from tests.benchmarks.scale import FULL, QUICK, Scale
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PARTS: dict[str, Callable[[Scale], list[Section]]] = {
     "fold": fold_speed.measure,
     "variants": variants.measure,
@@ -30,10 +30,13 @@ PARTS: dict[str, Callable[[Scale], list[Section]]] = {
 }
 
 
-def main(scale: Scale = FULL, path: Path = PAGE) -> list[Section]:
-    """Measure everything at ``scale`` and write the page to ``path``."""
+def main(scale: Scale = FULL, docs: Path = DOCS) -> list[Section]:
+    """Measure everything at ``scale``; write benchmarks.md in the folder ``docs``, and the table in performance.md."""
     sections, loads = run(tuple(PARTS), scale)
-    path.write_text(page(sections, machine(loads)), "utf-8")
+    (docs / "benchmarks.md").write_text(page(sections, machine(loads)), "utf-8")
+    performance = docs / "performance.md"
+    [costs] = [section for section in sections if section.title == fold_speed.COSTS]
+    performance.write_text(with_table(performance.read_text("utf-8"), costs), "utf-8")
     sys.stdout.write(bars_table(sections))
     return sections
 

@@ -142,7 +142,7 @@ def events(
         last = count == len(ids)
         text, known_ids, known_rows, alternatives = [lane.part(at, count) for lane in lanes]
         reason = b'{"type":"length","length":%d}' % count if last else b"null"
-        event = [b"data: {"]
+        event: list[bytes | bytearray] = [b"data: {"]
         if form.text is not None:
             event += [b'"text":"', text, b'",']
         event += [b'"output_ids":[', known_ids, b'],"meta_info":{"id":"', rid, b'","finish_reason":', reason]

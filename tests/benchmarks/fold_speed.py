@@ -72,19 +72,24 @@ class Stream:
     bars: tuple[tuple[str, float, float], ...] = ()
 
 
+CUMULATIVE_STREAM, INCREMENTAL_STREAM = "cumulative", "incremental"
+_WORKER = (512, 30)
+"""Streams at once, and tokens a second of each, as large models give at high load."""
+
+
 def _streams() -> list[Stream]:
     whole, delta = CUMULATIVE, INCREMENTAL
     return [
-        Stream("cumulative", whole, read=READ, bars=((JSON, 62, 75),)),
-        Stream("cumulative", whole),
+        Stream(CUMULATIVE_STREAM, whole, read=READ, bars=((JSON, 62, 75),)),
+        Stream(CUMULATIVE_STREAM, whole),
         Stream("cumulative, a time stamp in every chunk", replace(whole, stamped=True), 1, 1, READ, ((JSON, 50, 70),)),
-        Stream("cumulative", whole, 8, read=READ, bars=((JSON, 40, 55),)),
-        Stream("cumulative", whole, 8),
-        Stream("incremental", delta, read=READ),
-        Stream("incremental", delta, bars=((JSON, 1.35, 1.6), (ORJSON, 0.65, 0.8))),
+        Stream(CUMULATIVE_STREAM, whole, 8, read=READ, bars=((JSON, 40, 55),)),
+        Stream(CUMULATIVE_STREAM, whole, 8),
+        Stream(INCREMENTAL_STREAM, delta, read=READ),
+        Stream(INCREMENTAL_STREAM, delta, bars=((JSON, 1.35, 1.6), (ORJSON, 0.65, 0.8))),
         Stream("incremental, a time stamp in every chunk", replace(delta, stamped=True)),
-        Stream("incremental", delta, 8, read=READ),
-        Stream("incremental", delta, 8, bars=((ORJSON, 0.62, 0.8),)),
+        Stream(INCREMENTAL_STREAM, delta, 8, read=READ),
+        Stream(INCREMENTAL_STREAM, delta, 8, bars=((ORJSON, 0.62, 0.8),)),
         Stream("cumulative, short", whole, 1, 1 / 8),
         Stream("cumulative, short", whole, 8, 1 / 8),
         Stream("incremental, short", delta, 1, 1 / 8),
@@ -152,6 +157,7 @@ def measure(scale: Scale) -> list[Section]:
     """All streams, and how time grows with length."""
     rows: list[list[str]] = []
     bars: list[Bar] = []
+    costs: list[list[str]] = []
     for stream in _streams():
         if scale.barred_only and not stream.bars:
             continue
@@ -160,6 +166,8 @@ def measure(scale: Scale) -> list[Section]:
             makers = {name: makers[name] for name in (OURS, *(name for name, _, _ in stream.bars)) if name in makers}
         found, size = times_of(stream, makers, scale)
         rows.append(_row(stream, found, size, scale))
+        if stream.what in (CUMULATIVE_STREAM, INCREMENTAL_STREAM) and stream.read is None:
+            costs.append(_cost(stream, found, size, scale))
         reads = "one event" if stream.read is None else "64 KiB"
         what = f"{stream.what}, {_every(stream.interval)}, reads of {reads}"
         bars += [
@@ -168,7 +176,32 @@ def measure(scale: Scale) -> list[Section]:
             if name in found
         ]
     header = ["answer", "reads", "MB", *FOLDS, "json", "orjson", "msgspec", "\u00b5s a token"]
-    return [Section("Folding a stream", _TEXT, header, rows, bars), _growth(scale)]
+    return [
+        Section(COSTS, _COSTS_TEXT.format(tokens=f"{scale.main:,}"), _COSTS_HEADER, costs),
+        Section("Folding a stream", _TEXT, header, rows, bars),
+        _growth(scale),
+    ]
+
+
+COSTS = "What a token costs"
+"""The table that docs/performance.md shows, too."""
+_COSTS_TEXT = f"""\
+CPU \u00b5s a token of an answer of {{tokens}} tokens with logprobs, in reads of one event, and the size of the body. The last
+column is the share of one core that {_WORKER[0]} such streams take with ssefold at {_WORKER[1]} tokens a second each,
+without reading the sockets.
+"""
+_COSTS_HEADER = ["stream", "MB", OURS, ORJSON, JSON, f"{_WORKER[0]} streams, of one core"]
+
+
+def _cost(stream: Stream, found: dict[str, float], size: int, scale: Scale) -> list[str]:
+    costs = {name: seconds / scale.main * 1e6 for name, seconds in found.items()}
+    share = costs[OURS] * _WORKER[0] * _WORKER[1] / 1e6
+    return [
+        f"{stream.what}, {_every(stream.interval)}",
+        f"{size / 1e6:,.1f}",
+        *(f"{costs[name]:,.1f}" if name in costs else "-" for name in (OURS, ORJSON, JSON)),
+        f"{share:.1%}",
+    ]
 
 
 def _row(stream: Stream, found: dict[str, float], size: int, scale: Scale) -> list[str]:

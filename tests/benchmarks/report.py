@@ -20,9 +20,9 @@ _INTRO = """\
 # Benchmarks
 
 `make bench` wrote this page; [performance](performance.md) says how to read it and what follows from it. All figures
-are of one run, in one process. Times are CPU times of the process, medians over rounds in which the contenders take
-turns. The code is in `tests/benchmarks`: bodies, baselines and peers are made and described there, and the test suite
-checks that all of them give the same results.
+are of one run, in one process. Times are CPU times of the process, the smallest of rounds in which the contenders
+take turns. The code is in `tests/benchmarks`: bodies, contenders and peers are made and described there, and the test
+suite checks that all of them give the same results.
 """
 
 
@@ -79,6 +79,16 @@ def page(sections: Sequence[Section], machine: Sequence[tuple[str, str]]) -> str
         parts += [f"## {section.title}\n", section.text.strip() + "\n", table(section.header, section.rows)]
     parts += ["## Machine and versions\n", table(["", ""], machine)]
     return "\n".join(parts)
+
+
+def with_table(text: str, section: Section) -> str:
+    """A page with this section's text and table between ``<!-- bench -->`` and ``<!-- /bench -->``."""
+    before, _, rest = text.partition(_MARKS[0])
+    _, _, after = rest.partition(_MARKS[1])
+    return "\n".join([before + _MARKS[0], section.text, table(section.header, section.rows), _MARKS[1]]) + after
+
+
+_MARKS = ("<!-- bench -->", "<!-- /bench -->")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -30,6 +30,7 @@ class Scale:
     :ivar main: tokens of the answer that bars are about.
     :ivar rounds: turns of everything that takes a fraction of a second.
     :ivar few_rounds: turns of what takes longer; who takes more than a second gets one.
+    :ivar intervals: values of ``stream_interval``.
     :ivar barred_only: only the streams and contenders that a bar is about.
     :ivar event_sizes: corpora of server-sent events: bytes of an event, bytes in all.
     :ivar split_event: bytes of the smaller of two events that come in reads of 64 bytes.
@@ -41,6 +42,7 @@ class Scale:
     main: int
     rounds: int
     few_rounds: int
+    intervals: tuple[int, ...]
     barred_only: bool
     event_sizes: tuple[tuple[int, int], ...]
     split_event: int
@@ -53,6 +55,7 @@ FULL = Scale(
     main=4096,
     rounds=15,
     few_rounds=3,
+    intervals=(1, 8, 20),
     barred_only=False,
     event_sizes=((200, 2 * 10**6), (20_000, 4 * 10**6), (500_000, 8 * 10**6)),
     split_event=500_000,
@@ -66,6 +69,7 @@ TINY = Scale(
     main=64,
     rounds=1,
     few_rounds=2,
+    intervals=(1, 8),
     barred_only=False,
     event_sizes=((200, 2000), (20_000, 40_000)),
     split_event=5000,

@@ -28,8 +28,14 @@ def _light_collections() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Section], str]:
-    path = tmp_path_factory.mktemp("bench") / "benchmarks.md"
-    return main(TINY, path), path.read_text("utf-8")
+    docs = tmp_path_factory.mktemp("docs")
+    (docs / "performance.md").write_text("before\n<!-- bench -->\nYESTERDAY\n<!-- /bench -->\nafter\n", "utf-8")
+    sections = main(TINY, docs)
+    before, table, after = re.split("<!-- /?bench -->", (docs / "performance.md").read_text("utf-8"))
+    assert (before, after) == ("before\n", "\nafter\n")
+    assert "YESTERDAY" not in table
+    assert table.count("\n|") == 2 + 4
+    return sections, (docs / "benchmarks.md").read_text("utf-8")
 
 
 def test_the_page_has_every_section_bar_and_row(tiny: tuple[list[Section], str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -35,7 +34,7 @@ def measure(scale: Scale) -> list[Section]:
 def _without_fast_path(scale: Scale) -> Section:
     rows: list[list[str]] = []
     for stream in _STREAMS:
-        makers = {OURS: available()[OURS], "off": _full_path, JSON: json_loop}
+        makers: dict[str, Callable[..., Any]] = {OURS: available()[OURS], "off": _full_path, JSON: json_loop}
         times, _ = times_of(stream, makers, scale)
         rows.append([f"{stream.what}, {scale.main:,} tokens", *map(milliseconds, times.values()), _ratio(times, "off")])
     return Section(
@@ -48,10 +47,7 @@ def _without_fast_path(scale: Scale) -> Section:
 
 
 def _full_path(_: Form) -> GenerateDecoder:
-    options: dict[str, Any] = {"fast_path": False}
-    if "fast_path" not in inspect.signature(GenerateDecoder).parameters:
-        options = {}
-    return GenerateDecoder(**options)
+    return GenerateDecoder(fast_path=False)
 
 
 def _without_orjson(scale: Scale) -> Section:
