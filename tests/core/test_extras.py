@@ -23,6 +23,7 @@ def plan(value: Any, known: Extra | None = None, *, total: int, **options: Any) 
     name = options.pop("name", TOPS)
     meta = {name: value, **options.pop("meta", {})}
     rest = {"rows_total": None, "terminal": False, "hint": "Look there", **options}
+    rest.setdefault("queue_abort", rest["terminal"])
     return plan_extras(meta, {} if known is None else {name: known}, total=total, **rest)
 
 
