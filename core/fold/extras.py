@@ -115,8 +115,8 @@ def _check_whole(
 ) -> None:
     """At its end an output has one entry per token in each list that SGLang names and that was not empty.
 
-    Whoever trains zips these lists with the tokens: one that is shorter would move all its entries.  An abort out of the
-    waiting queue leaves out the sampling mask, and is not asked.
+    Whoever trains zips these lists with the tokens: one that is shorter would move all its entries.  An abort out of
+    the waiting queue leaves out the sampling mask, and is not asked.
     """
     new = {step.name: len(step.new or ()) for step in steps}
     for name in sorted(ALIGNED & (extras.keys() | new.keys() | _counted(meta))):

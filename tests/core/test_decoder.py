@@ -273,7 +273,7 @@ def test_outputs_are_read_only_and_live() -> None:
 
 def test_a_repeat_after_the_end_is_passed_over() -> None:
     """wire.md d.15: the gRPC gateway's last event repeats the last id; a gateway may repeat any."""
-    folded = fold([*ONE[:-1], ONE[-2], ONE[2], DONE])
+    folded = fold([*ONE[:-1], ONE[-2], ONE[0], DONE])
     assert folded.error is None
     assert len(folded.updates) == 6
     alone = Accumulator()

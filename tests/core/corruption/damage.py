@@ -1,7 +1,7 @@
-"""Kinds of damage to a stream, each at every place: lost, doubled, moved and mixed events, and fields of the wrong event.
+"""Kinds of damage to a stream, each at every place: events lost, doubled, moved and mixed, fields of the wrong event.
 
-A kind takes the events of a stream and those of another request to the same server, and gives damaged bodies.  What must
-come of them is ``outcome.py``'s.
+A kind takes the events of a stream and those of another request to the same server, and gives damaged bodies.  What
+must come of them is the matter of ``matrix.py``.
 """
 
 from __future__ import annotations
