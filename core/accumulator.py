@@ -79,6 +79,7 @@ class Accumulator:
         state = self._state
         if state.error is not None:
             return nothing_new(state)
+        state.settle()
         chunk = read_chunk(data)
         if state.finish is not None:
             check_repeat(state, chunk)
@@ -140,6 +141,7 @@ class Accumulator:
     @property
     def meta_info(self) -> Mapping[str, Any]:
         """``meta_info`` merged over the chunks, later ones winning; read-only; token-aligned lists are left out."""
+        self._state.settle()
         view: Mapping[str, Any] = freeze(dict(self._state.meta))
         return view
 
@@ -184,6 +186,7 @@ class Accumulator:
 
     def native_response(self, decode: Callable[[Sequence[int]], str] | None = None) -> dict[str, Any]:
         """What the same request gives with ``stream=false``: a plain dict of the caller's own."""
+        self._state.settle()
         return native_response(self._state, decode)
 
     def fail(self, error: ServerError) -> None:

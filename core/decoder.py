@@ -13,9 +13,11 @@ from typing import Literal
 
 from .accumulator import Accumulator
 from .errors import IncompleteStreamError, StreamError
+from .fast import FastPath
 from .fold.lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
+from .sse.lines import as_bytes
 from .sse.parser import SSEParser
 from .update import Update
 
@@ -46,7 +48,10 @@ class GenerateDecoder:
             raise ValueError(f"on_bad_json must be 'raise' or 'skip', not {on_bad_json!r}")
         Accumulator(mode)  # an unknown mode is refused here, not at the first chunk
         self._parser = SSEParser(max_event_size=max_event_size)
-        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None)
+        self._fast = FastPath(max_event_size) if fast_path else None
+        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, self._fast)
+        # The parser has part of an event.
+        self._in_event = False
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -77,8 +82,13 @@ class GenerateDecoder:
             self._look_for_done(data)
             raise self.error
         updates: list[Update] = []
+        fast = self._fast
         try:
-            self._outputs.fold(self._parser.feed(data), updates)
+            if fast is not None and fast.ready is not None:
+                data = self._follow(fast, data if type(data) is bytes else as_bytes(data), updates)
+                if not data:
+                    return updates
+            self._parse(data, updates)
             if self._parser.error is not None:
                 raise self._parser.error
         except StreamError as error:
@@ -95,6 +105,8 @@ class GenerateDecoder:
         """
         if self.error is None and not self._closed:
             try:
+                if self._fast is not None:
+                    self._parser.feed(self._fast.release())
                 self.cut = self._parser.close()
                 self._check_complete()
             except StreamError as error:
@@ -106,6 +118,24 @@ class GenerateDecoder:
     def snapshots(self) -> dict[int, Snapshot]:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
+
+    def _follow(self, fast: FastPath, data: bytes, updates: list[Update]) -> bytes:
+        """Let the fast path fold what it can; returns what is left to be parsed."""
+        if self._in_event:
+            # What comes after the event that the parser is in the middle of may be as expected.
+            end = data.find(b"\n\n") + 2
+            if end < 2:
+                return data
+            self._parse(data[:end], updates)
+            if self._in_event:
+                return data[end:]
+            data = data[end:]
+        return fast.follow(data, updates)
+
+    def _parse(self, data: bytes | bytearray | memoryview, updates: list[Update]) -> None:
+        parser = self._parser
+        self._outputs.fold(parser.feed(data), updates)
+        self._in_event = not parser.is_between_events
 
     def _look_for_done(self, data: bytes | bytearray | memoryview) -> None:
         # Nothing is folded after a failure, but [DONE] after an error event is still worth knowing.

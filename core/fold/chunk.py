@@ -12,30 +12,21 @@ from typing import Any, NamedTuple
 from ..errors import PayloadError
 from .finish import FinishReason
 
-#: The keys of ``meta_info`` at which planning looks: by their value, or (versions) by whether they are there.
+_LARGEST = 2**63
+#: Strings and numbers that planning compares between chunks or counts by: nobody may skip over a change of one.
 READ_KEYS = frozenset(
     {
         "id",
         "finish_reason",
         "prompt_tokens",
         "completion_tokens",
-        "output_token_logprobs",
         "output_token_logprobs_length",
         "output_token_sampling_mask_length",
-        "weight_version",
-        "dp_rank",
-        "num_retractions",
-        "total_retractions",
-        "beam_results",
-        "top_p_token_ids",
-        "top_p_token_offsets",
-        "top_p_kept_token_ids",
-        "top_p_kept_token_offsets",
-        "routed_experts",
-        "indexer_topk",
+        "index",
+        "error",
+        "text",
     }
 )
-_LARGEST = 2**63
 
 
 class Chunk(NamedTuple):
