@@ -54,11 +54,10 @@ def _is_whole(stream: Stream, found: Found) -> bool:
 def _is_prefix(stream: Stream, found: Found) -> bool:
     """Each output is what a reader of a whole stream holds at some moment: of the request whose id it has."""
     moments = {
-        (script.rid, held.token_ids, held.logprobs, held.text)
+        (held.script.rid, held.token_ids, held.logprobs, held.text)
         for body in (stream.body, stream.other)
-        for script_held in zip(*(sent.held for sent in body.sent))
-        for held in script_held
-        for script in [held.script]
+        for sent in body.sent
+        for held in sent.held
     }
     return all(
         (not ids and not text) or (str(rid).partition("-")[0], ids, logprobs, text) in moments

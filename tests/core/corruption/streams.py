@@ -36,7 +36,7 @@ def streams(profile: Profile) -> Iterator[Stream]:
 
 
 def _body(scripts: tuple[Script, ...], profile: Profile, interval: int) -> Body:
-    sends = [tuple([1, *[interval] * (len(script.token_ids) // interval)]) for script in scripts]
+    sends = [(1, *[interval] * (len(script.token_ids) // interval)) for script in scripts]
     sends = [_fit(send, len(script.token_ids)) for send, script in zip(sends, scripts, strict=True)]
     return encode(scripts, profile, eager(sends))
 
