@@ -36,6 +36,8 @@ class GenerateDecoder:
     :param fast_path: False parses and plans every payload in full.  The results are the same; it takes longer.  For
         whoever doubts a sample.
     :raises ValueError: an argument that is none of these.
+
+    What is compared between chunks, what is not, and what a wrong value would do: docs/security.md, "What is trusted".
     """
 
     def __init__(

@@ -22,6 +22,7 @@ _OURS = frozenset({"text", "output_ids", "meta_info", "index", "error"})
 _OUR_NAMES = tuple(f'"{name}"'.encode() for name in _OURS)
 _OTHER_APIS = {
     "choices": "the OpenAI route (/v1/completions, /v1/chat/completions)",
+    "object": "the OpenAI route (/v1/completions, /v1/chat/completions)",
     "candidates": "Google's generateContent",
     "content_block": "Anthropic's route (/v1/messages)",
     "delta": "Anthropic's route (/v1/messages)",
@@ -134,8 +135,8 @@ class Outputs:
         for name, api in _OTHER_APIS.items():
             if name in payload:
                 raise PayloadError(
-                    f"the event has {name!r} and none of text, output_ids, meta_info: this is {api}; use /generate, "
-                    f"SGLang's own route. It begins with {data[:_SHOWN]!r}"
+                    f"the event is no chunk of /generate: it has {name!r} and none of text, output_ids, meta_info. This "
+                    f"is {api}; use /generate, SGLang's own route. It begins with {data[:_SHOWN]!r}"
                 )
         return None
 

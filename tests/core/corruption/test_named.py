@@ -246,7 +246,7 @@ def test_8_what_says_nothing_hides_no_lost_chunk() -> None:
 
 @pytest.mark.parametrize(
     ("payload", "says"),
-    [(b'{"id":"c","choices":[{"delta":{}}]}', "this is the OpenAI route"), (b'{"candidates":[]}', "generateContent")],
+    [(b'{"id":"c","choices":[{"delta":{}}]}', "This is the OpenAI route"), (b'{"candidates":[]}', "generateContent")],
 )
 def test_8_other_dialects_are_named(payload: bytes, says: str) -> None:
     result = fold([event(payload)])
