@@ -135,8 +135,8 @@ class Outputs:
         for name, api in _OTHER_APIS.items():
             if name in payload:
                 raise PayloadError(
-                    f"the event is no chunk of /generate: it has {name!r} and none of text, output_ids, meta_info. This "
-                    f"is {api}; use /generate, SGLang's own route. It begins with {data[:_SHOWN]!r}"
+                    f"the event is no chunk of /generate: it has {name!r} and none of text, output_ids, meta_info. "
+                    f"This is {api}; use /generate, SGLang's own route. It begins with {data[:_SHOWN]!r}"
                 )
         return None
 

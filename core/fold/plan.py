@@ -8,9 +8,9 @@ Questions are asked in the order of how surely they can be answered, so that a s
 1. Is it of this request (``request.py``)?  An ``id`` says so by itself.
 2. Does it carry tokens at all?  A scored prompt, a rejected request and an empty abort do not, whatever their lists say.
 3. Is it an abort out of the waiting queue?  Only such a chunk lacks ``prompt_tokens``; it is a snapshot in every mode.
-4. If so, is it glued behind pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the last
-   one again.  Both are asked before "are these the last tokens", since equal tokens make that true of glued ids as well;
-   where the ids are also the whole list, the text is asked.
+4. If so, is it glued behind pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the
+   last one again.  Both are asked before "are these the last tokens", since equal tokens make that true of glued ids as
+   well; where the ids are also the whole list, the text is asked.
 5. Snapshot or delta?  By counters, for rows before ids before other lists: a list as long as its counter, or as what is
    new.  An empty list answers nothing, and a lane that is known stays.
 6. Only then the oddities that a wrong list could imitate: the last id repeated, ids lost, prompt ids in front.
