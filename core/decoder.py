@@ -99,8 +99,9 @@ class GenerateDecoder:
         self._size += len(data)
         try:
             if fast is not None and fast.ready is not None:
-                data = self._follow(fast, data, updates)
-                if not data:
+                if self._in_event:
+                    data = self._end_event(data, updates)
+                if not self._in_event and not (data := fast.follow(data, updates)):
                     return updates
             self._parse(data, updates, self._size)
             if self._parser.error is not None:
@@ -134,18 +135,13 @@ class GenerateDecoder:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
 
-    def _follow(self, fast: FastPath, data: bytes, updates: list[Update]) -> bytes:
-        """Let the fast path fold what it can; returns what is left to be parsed."""
-        if self._in_event:
-            # What comes after the event that the parser is in the middle of may be as expected.
-            end = data.find(b"\n\n") + 2
-            if end < 2:
-                return data
-            self._parse(data[:end], updates, self._size - len(data) + end)
-            if self._in_event:
-                return data[end:]
-            data = data[end:]
-        return fast.follow(data, updates)
+    def _end_event(self, data: bytes, updates: list[Update]) -> bytes:
+        """Parse the rest of the event that the parser is in the middle of: what comes after it may be as expected."""
+        end = data.find(b"\n\n") + 2
+        if end < 2:
+            return data
+        self._parse(data[:end], updates, self._size - len(data) + end)
+        return data[end:]
 
     def _parse(self, data: bytes, updates: list[Update], end: int) -> None:
         """Parse and fold ``data``, of which the last byte is byte number ``end`` of the body."""
