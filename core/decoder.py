@@ -140,7 +140,11 @@ class GenerateDecoder:
         end = data.find(b"\n\n") + 2
         if end < 2:
             return data
-        self._parse(data[:end], updates, self._size - len(data) + end)
+        try:
+            self._parse(data[:end], updates, self._size - len(data) + end)
+        except StreamError:
+            self._look_for_done(data[end:])
+            raise
         return data[end:]
 
     def _parse(self, data: bytes, updates: list[Update], end: int) -> None:
