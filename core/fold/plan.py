@@ -183,13 +183,14 @@ def _check_delta(state: OutputState, chunk: Chunk, tokens: TokenStep, text: Text
     may have brought the tokens before (0.5.10 in a batch), so it is the counters that tell how many are new.
     """
     is_delta = tokens.rows_lane == INCREMENTAL or (text is not None and text.sure and text.lane == INCREMENTAL)
-    if not chunk.ids or not is_delta:
-        return
+    sent = len(chunk.ids or ())
+    if not is_delta or (not sent and (tokens.rows_lane == INCREMENTAL or not state.ids_sent)):
+        return  # rows that are deltas tell by themselves whether one is missing
     known = state.count or 0
     new = len(tokens.ids) if chunk.completion is None else chunk.completion - known
-    if len(chunk.ids) != new:
+    if sent != new:
         raise ProtocolError(
-            f"output_ids has {len(chunk.ids)} entries in a chunk of deltas, but {new} tokens are new "
+            f"output_ids has {sent} entries in a chunk of deltas, but {new} tokens are new "
             f"(meta_info.completion_tokens was {known} and is now {chunk.completion}): a chunk was lost or came "
             "twice on the way. Look at the gateways between"
         )

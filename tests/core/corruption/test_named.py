@@ -106,6 +106,13 @@ def test_2_deltas_beside_rows_that_are_snapshots(at: int) -> None:
     assert not dropped.outputs or dropped.outputs[0].text() == "The cat"[: [0, 3, 7][at]]
 
 
+def test_2_a_lost_delta_before_an_end_without_ids() -> None:
+    """0.5.10 incremental: the last chunk has no new token, but rows of all; the text of the lost one was missing."""
+    end = c([], 3, "", [11, 12, 13], finish=STOP)
+    assert folded(*SNAPSHOTS[:3], end).outputs[0].text() == "The cat sat"
+    refused(*SNAPSHOTS[:2], end, says="output_ids has 0 entries in a chunk of deltas, but 1 tokens are new")
+
+
 def test_2_the_grpc_gateway_repeats_the_last_id() -> None:
     result = folded(c([11], 1, "a", weight_version="v"), c([12], 2, "ab", weight_version="v"),
                     c([12], 2, "ab", finish="stop", weight_version="v"))  # fmt: skip
