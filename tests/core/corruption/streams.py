@@ -66,7 +66,7 @@ def _scripts(pieces: tuple[str, ...], first: int, rid: str, *, scored: bool, bat
         one,
         token_ids=tuple(token + 20 for token in one.token_ids[:3]),
         pieces=tuple(piece.upper() for piece in one.pieces[:3]),
-        logprobs=None if one.logprobs is None else tuple(value - 3 for value in one.logprobs[:3]),
+        logprobs=None if one.logprobs is None else tuple((value or 0.0) - 3 for value in one.logprobs[:3]),
         finish=Finish.length(3),
         rid=f"{rid}2",
     )

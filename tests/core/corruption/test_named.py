@@ -17,12 +17,12 @@ DONE = event(b"[DONE]")
 
 
 def c(
-    ids: list[int] | None = None,
-    count: int | None = None,
-    text: str | None = None,
-    rows: list[int] | None = None,
+    ids: Any = None,
+    count: Any = None,
+    text: Any = None,
+    rows: Any = None,
     finish: Any = None,
-    index: int | None = None,
+    index: Any = None,
     **meta: Any,
 ) -> dict[str, Any]:
     """One chunk; ``rows`` are ids of logprob rows."""
