@@ -105,7 +105,7 @@ def test_a_torn_gzip_file_is_one_line(run: Run, tmp_path: Path) -> None:
     [
         (b"", "no output came"),
         (DONE, "no output came"),
-        (b"<html>502 Bad Gateway</html>", "no output came"),
+        (b"<html>502 Bad Gateway</html>", "no event stream at all"),
         (b"data: {nonsense}\n\n", "not JSON"),
         (b"data: \xff\n\n", "not JSON"),
         (b"data: []\n\n", "must be a JSON object"),
