@@ -17,7 +17,7 @@ import click
 
 from ssefold import StreamError
 
-from .text import one_line
+from .terminal import one_line
 
 _EPILOG = """\b
 Exit status:
@@ -33,16 +33,16 @@ Shell completion:
 
 #: Subcommand -> its module, in which it has the same name.
 _MODULES = {
-    "anonymize": "anonymize",
-    "check": "check_command",
-    "convert": "convert",
-    "demo": "demo_command",
+    "anonymize": "rewrite.anonymize",
+    "check": "check.command",
+    "convert": "rewrite.convert",
+    "demo": "demo.command",
     "diff": "diff",
-    "explain": "check_command",
+    "explain": "check.command",
     "inspect": "inspect",
-    "record": "record",
+    "record": "record.command",
     "replay": "replay",
-    "serve-fake": "serve",
+    "serve-fake": "playback.command",
 }
 
 

@@ -10,12 +10,9 @@ from rich.text import Text
 
 from ssefold import Accumulator
 
-from .console import json_option, new_console, print_lines
-from .fold import Reading, fold_recording
-from .read import SOURCE, read_recording
+from .reading import SOURCE, Reading, Token, fold_recording, read_recording, tokens_of
 from .report import error_line, finish_words, sent_text
-from .text import as_json, number, one_line, plural, quoted
-from .tokens import Token, tokens_of
+from .terminal import as_json, json_option, new_console, number, one_line, plural, print_lines, quoted
 
 _EPILOG = """\b
 Examples:

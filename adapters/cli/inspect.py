@@ -10,16 +10,37 @@ from typing import Any, cast
 import click
 from rich.text import Text
 
-from .arrays import routing_summary, summaries, top_p_summary
-from .console import json_option, new_console, print_lines
-from .fold import MODES, Mode, Reading, fold_recording
-from .html import html_report
-from .profile import Guess, guess_profile
-from .read import SOURCE, read_recording
-from .report import as_dict, error_line, field, finding_line, finish_words, mean_logprob, sent_text
-from .text import as_json, number, one_line, plural, quoted, surprise
-from .times import Reads, Timeline, percentile, read_sidecar, timeline_of
-from .tokens import Token, tokens_of
+from .reading import (
+    MODES,
+    SOURCE,
+    Mode,
+    Reading,
+    Reads,
+    Timeline,
+    Token,
+    fold_recording,
+    percentile,
+    read_recording,
+    read_sidecar,
+    timeline_of,
+    tokens_of,
+)
+from .report import (
+    Guess,
+    as_dict,
+    error_line,
+    field,
+    finding_line,
+    finish_words,
+    guess_profile,
+    html_report,
+    mean_logprob,
+    routing_summary,
+    sent_text,
+    summaries,
+    top_p_summary,
+)
+from .terminal import as_json, json_option, new_console, number, one_line, plural, print_lines, quoted, surprise
 
 _EPILOG = """\b
 Examples:

@@ -7,13 +7,10 @@ from typing import cast
 import click
 from rich.text import Text
 
-from .console import TERMINAL_TEXT, json_option, new_console, print_lines
-from .fold import MODES, Mode, Reading, fold_recording
-from .read import SOURCE, Recording, read_recording
+from .playback import TRANSPORTS, replay_through
+from .reading import MODES, SOURCE, Mode, Reading, Reads, Recording, fold_recording, read_recording, read_sidecar
 from .report import as_dict, error_line, report_lines
-from .text import as_json, one_line
-from .through import TRANSPORTS, replay_through
-from .times import Reads, read_sidecar
+from .terminal import TERMINAL_TEXT, as_json, json_option, new_console, one_line, print_lines
 
 _EPILOG = """\b
 Examples:

@@ -14,7 +14,7 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.rules import RULES
+from ssefold.adapters.cli.check import RULES
 from ssefold.transports.testing import PROFILES, Asked, GreedyModel, Profile, encode
 
 from .conftest import DATA, DONE, STOP, Run, chunk, event

@@ -15,10 +15,8 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.fold import fold_recording
-from ssefold.adapters.cli.profile import guess_profile
-from ssefold.adapters.cli.read import Recording
-from ssefold.adapters.cli.times import SUFFIX
+from ssefold.adapters.cli.reading import SUFFIX, Recording, fold_recording
+from ssefold.adapters.cli.report import guess_profile
 from ssefold.transports.testing import PROFILES, Asked, GreedyModel, Profile, encode
 
 from .conftest import DONE, STOP, Run, chunk, event

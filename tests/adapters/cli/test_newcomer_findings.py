@@ -16,8 +16,7 @@ pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
 from ssefold import PayloadError
-from ssefold.adapters.cli.read import read_recording
-from ssefold.adapters.cli.times import SUFFIX
+from ssefold.adapters.cli.reading import SUFFIX, read_recording
 from ssefold.transports._engine.options import Options
 from ssefold.transports._engine.request import prepare
 from ssefold.transports.testing import FakeSGLang, Fault, GreedyModel

@@ -18,7 +18,7 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.times import SUFFIX
+from ssefold.adapters.cli.reading import SUFFIX
 from ssefold.transports.testing import NO_FAULT, PROFILES, FakeSGLang, Fault, GreedyModel
 
 from .conftest import DONE, STOP, Run, chunk, event, run_process
@@ -190,8 +190,8 @@ def test_captures_go_through_too(name: str, run: Run, data: Path) -> None:
 
 
 def test_a_difference_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ssefold.adapters.cli import playback as cli_playback
-    from ssefold.adapters.cli import through as cli_through
+    from ssefold.adapters.cli.playback import server as cli_playback
+    from ssefold.adapters.cli.playback import through as cli_through
 
     body = event(chunk(1, finish=STOP)) + DONE
     other = event(chunk(2, finish=STOP)) + DONE

@@ -14,9 +14,7 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.fold import fold_recording
-from ssefold.adapters.cli.read import Recording, read_recording
-from ssefold.adapters.cli.times import SUFFIX
+from ssefold.adapters.cli.reading import SUFFIX, Recording, fold_recording, read_recording
 from ssefold.transports.testing import PROFILES, Asked, GreedyModel, Profile, encode, nonstream
 
 from .conftest import DATA, DONE, STOP, Run, chunk, event

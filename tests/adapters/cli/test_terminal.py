@@ -15,13 +15,12 @@ pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 from rich.console import Console
 from rich.text import Text
 
-from ssefold.adapters.cli import demo_view as cli_demo_view
-from ssefold.adapters.cli.console import print_lines
-from ssefold.adapters.cli.demo import ROUNDS, TOKENS, play
-from ssefold.adapters.cli.demo_view import LiveView
-from ssefold.adapters.cli.fold import fold_recording
-from ssefold.adapters.cli.read import read_recording
+from ssefold.adapters.cli.demo import view as cli_demo_view
+from ssefold.adapters.cli.demo.rounds import ROUNDS, TOKENS, play
+from ssefold.adapters.cli.demo.view import LiveView
+from ssefold.adapters.cli.reading import fold_recording, read_recording
 from ssefold.adapters.cli.report import report_lines
+from ssefold.adapters.cli.terminal import print_lines
 
 
 def terminal(width: int) -> tuple[Console, io.StringIO]:

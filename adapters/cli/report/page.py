@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from ..check import Finding
+from ..reading import Reading, Timeline, Token, tokens_of
+from ..terminal import number, one_line, plural, quoted
 from .arrays import load_by_layer, routing_summary, top_p_summary
 from .charts import bars, heat_map, marks
-from .check import Finding
-from .fold import Reading
-from .report import finish_words, mean_logprob, sent_text
-from .text import number, one_line, plural, quoted
-from .times import Timeline
-from .tokens import Token, tokens_of
+from .lines import finish_words, mean_logprob, sent_text
 
 _MOST_OUTPUTS = 16
 _MOST_TOKENS = 20_000

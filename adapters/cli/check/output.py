@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from ssefold import Accumulator, FinishReason, Update
 
-from .text import plural
+from ..terminal import plural
 
 Remark: TypeAlias = "tuple[str, str]"
 """A rule's code, and what was seen."""

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from ssefold import Accumulator, GenerateDecoder, IncompleteStreamError, PayloadError, StreamError, Update
 from ssefold.fold.payload import BadJSONError, parse_payload
 
-from .check import Checker, Finding
+from ..check import Checker, Finding
 from .events import events_of
-from .read import Recording
+from .files import Recording
 
 Mode = Literal["auto", "cumulative", "incremental"]
 MODES = ("auto", "cumulative", "incremental")

@@ -12,11 +12,9 @@ import click
 from ssefold import Accumulator, GenerateDecoder, StreamError, Update, encode_event
 from ssefold.views import copy_json
 
-from .events import events_of
-from .fold import MODES, Mode, fold_recording
-from .read import SOURCE, BadRecordingError, Recording, read_recording
-from .report import error_line
-from .text import as_compact_json, as_json
+from ..reading import MODES, SOURCE, BadRecordingError, Mode, Recording, events_of, fold_recording, read_recording
+from ..report import error_line
+from ..terminal import as_compact_json, as_json
 
 Target: TypeAlias = Literal["cumulative", "incremental", "native"]
 

@@ -9,11 +9,10 @@ from typing import Any
 import click
 from rich.text import Text
 
-from ..rollout import RolloutSample
-from .console import json_option, new_console, print_lines
-from .demo import ROUNDS, Comparison, play
-from .demo_view import LiveView, PlainView, SilentView, opening
-from .text import as_json
+from ...rollout import RolloutSample
+from ..terminal import as_json, json_option, new_console, print_lines
+from .rounds import ROUNDS, Comparison, play
+from .view import LiveView, PlainView, SilentView, opening
 
 _EPILOG = """\b
 Examples:

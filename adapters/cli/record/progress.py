@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from .text import plural
+from ..terminal import plural
 
 
 @dataclass

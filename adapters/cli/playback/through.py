@@ -16,10 +16,8 @@ from ssefold.transports import GenerateStream, SyncGenerateStream
 from ssefold.transports import anyio as over_anyio
 from ssefold.transports import httpx as over_httpx
 
-from .fold import Reading
-from .playback import PlaybackServer
-from .read import Recording
-from .times import Reads
+from ..reading import Reading, Reads, Recording
+from .server import PlaybackServer
 
 TRANSPORTS = ("httpx", "httpx-sync", "aiohttp", "anyio")
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import click
 
-from .text import one_line
+from ..terminal import one_line
 
 _GZIP = b"\x1f\x8b"
 _GZIP_BITS = 31

@@ -16,8 +16,8 @@ from ssefold import Update
 from ssefold.transports.httpx import generate
 from ssefold.transports.testing import PROFILES, FakeSGLang
 
-from ..rollout import RolloutSample
-from .demo_model import ROUTING_SHAPE, demo_model
+from ...rollout import RolloutSample
+from .model import ROUTING_SHAPE, demo_model
 
 if TYPE_CHECKING:
     from ssefold.transports import GenerateStream

@@ -13,10 +13,9 @@ from rich.text import Text
 from ssefold import Accumulator, FinishReason
 from ssefold.views import copy_json
 
-from .check import Finding
-from .console import Hanging
-from .fold import Reading
-from .text import one_line, plural, quoted
+from ..check import Finding
+from ..reading import Reading
+from ..terminal import Hanging, one_line, plural, quoted
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _WIDTH = 11

@@ -24,12 +24,20 @@ from ssefold import GenerateDecoder, PayloadError, StreamError
 from ssefold.fold.payload import parse_payload
 from ssefold.replay.arrays import decode_int32
 
-from .events import events_of
-from .fold import Reading, fold_recording
+from ..reading import (
+    SOURCE,
+    BadRecordingError,
+    Reading,
+    Reads,
+    Recording,
+    events_of,
+    fold_recording,
+    read_sidecar,
+    read_whole_recording,
+    write_sidecar,
+)
+from ..terminal import as_compact_json, as_json
 from .mask import Masks, TextMask, masked_bytes, masked_numbers
-from .read import SOURCE, BadRecordingError, Recording, read_whole_recording
-from .text import as_compact_json, as_json
-from .times import Reads, read_sidecar, write_sidecar
 
 _EPILOG = """\b
 Examples:

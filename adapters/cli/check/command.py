@@ -9,12 +9,10 @@ from typing import cast
 import click
 from rich.text import Text
 
-from .console import json_option, new_console, print_lines
-from .fold import MODES, Mode, Reading, fold_recording
-from .read import SOURCE, read_recording
-from .report import error_dict, error_line, finding_line
+from ..reading import MODES, SOURCE, Mode, Reading, fold_recording, read_recording
+from ..report import error_dict, error_line, finding_line
+from ..terminal import as_json, json_option, new_console, one_line, plural, print_lines
 from .rules import RULES, Rule
-from .text import as_json, one_line, plural
 
 _CHECK_EPILOG = """\b
 Examples:

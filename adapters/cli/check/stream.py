@@ -23,9 +23,9 @@ from ssefold import (
 )
 from ssefold.fold.payload import BadJSONError
 
-from .check_output import OutputCheck
+from ..terminal import plural
+from .output import OutputCheck
 from .rules import RULES, Rule
-from .text import plural
 
 _NOT_SGLANG = (
     ("a byte order mark", re.compile(rb"\A\xef\xbb\xbf")),

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ssefold import Accumulator
 
-from .fold import Reading
+from ..reading import Reading
 
 Version: TypeAlias = "tuple[int, int, int]"
 

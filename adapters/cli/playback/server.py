@@ -14,7 +14,7 @@ from ssefold.transports.testing.server import LoopbackServer
 if TYPE_CHECKING:
     from ssefold.transports.testing.http1 import Connection
 
-    from .times import Reads
+    from ..reading import Reads
 
 _READ = 16 * 1024
 

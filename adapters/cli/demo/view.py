@@ -17,14 +17,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .demo import CUT_AFTER, PROMPT, ROUNDS, TOKENS, server_name
-from .text import number, plural, quoted, surprise, token_text
+from ..terminal import number, plural, quoted, surprise, token_text
+from .rounds import CUT_AFTER, PROMPT, ROUNDS, TOKENS, server_name
 
 if TYPE_CHECKING:
     from ssefold import Update
 
-    from ..rollout import RolloutSample
-    from .demo import Comparison, Round
+    from ...rollout import RolloutSample
+    from .rounds import Comparison, Round
 
 _ROWS = 8
 _SECONDS_PER_TOKEN = 0.03

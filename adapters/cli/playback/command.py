@@ -8,12 +8,10 @@ import click
 
 from ssefold.transports.testing import PROFILES, FakeSGLang
 
-from .console import json_option
-from .demo_model import demo_model
-from .playback import PlaybackServer
-from .read import read_whole_recording
-from .text import as_json
-from .times import read_sidecar
+from ..demo import demo_model
+from ..reading import read_sidecar, read_whole_recording
+from ..terminal import as_json, json_option
+from .server import PlaybackServer
 
 _EPILOG = """\b
 Examples:

@@ -21,10 +21,9 @@ import httpx
 
 from ssefold import GenerateDecoder, StreamError
 
+from ..reading import SOURCE, VERSION, sidecar_of
+from ..terminal import as_json, one_line
 from .progress import Progress, show_progress
-from .read import SOURCE
-from .text import as_json, one_line
-from .times import VERSION, sidecar_of
 
 _EPILOG = """\b
 Examples:

@@ -1,0 +1,22 @@
+"""What the command's subcommands share when they write: consoles, lines, escapes, numbers."""
+
+from __future__ import annotations
+
+from .console import TERMINAL_TEXT, Hanging, json_option, new_console, print_lines
+from .text import as_compact_json, as_json, number, one_line, plural, quoted, surprise, token_text
+
+__all__ = [
+    "TERMINAL_TEXT",
+    "Hanging",
+    "as_compact_json",
+    "as_json",
+    "json_option",
+    "new_console",
+    "number",
+    "one_line",
+    "plural",
+    "print_lines",
+    "quoted",
+    "surprise",
+    "token_text",
+]
