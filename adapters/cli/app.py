@@ -1,7 +1,8 @@
 """The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
 
 Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
-something it needs is missing, or what it writes can not be written.  What a subcommand does is in its own module, which
+something it needs is missing, or a file cannot be read or written; 141 whoever read its output has stopped, as for
+any tool that a closed pipe ends.  What a subcommand does is in its own module, which
 is imported when it is asked for: a third of a second for all of them is long for one.
 """
 
@@ -14,22 +15,27 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.utils import PacifyFlushWrapper
 
 from ssefold import StreamError
 
+from .check import words
 from .terminal import one_line
 
 _EPILOG = """\b
 Exit status:
   0  all is well
   1  the stream is bad, or what was compared differs
-  2  bad usage, or a file can not be read or written
+  2  bad usage, something needed is not installed, or a file cannot be read or written
+  141  the pipe that the output goes to was closed
 
 \b
 Shell completion:
   eval "$(_SSEFOLD_COMPLETE=bash_source ssefold)"     also zsh_source, fish_source
 """
 
+#: What a shell shows of a tool that SIGPIPE ends: 128 + 13.
+CLOSED_PIPE = 141
 
 #: Subcommand -> its module, in which it has the same name.
 _MODULES = {
@@ -68,17 +74,21 @@ class App(click.Group):
         except OSError as error:
             _tell("standard output", error)
             sys.exit(2)
+        except SystemExit:
+            if isinstance(sys.stdout, PacifyFlushWrapper):  # how click ends when the pipe is closed
+                sys.exit(CLOSED_PIPE)
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
             return super().invoke(ctx)
         except StreamError as error:
-            click.echo(f"ssefold: {one_line(str(error)) or type(error).__name__}", err=True)
+            click.echo(f"ssefold: {one_line(words(error)) or 'failed'}", err=True)
             ctx.exit(1)
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # whoever read has had enough: click ends quietly
+                raise  # click ends quietly
             _tell(f"{ctx.invoked_subcommand} failed", error)
             ctx.exit(2)
 

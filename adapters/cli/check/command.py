@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import cast
 
 import click
 from rich.text import Text
 
-from ..reading import MODES, SOURCE, Mode, Reading, fold_recording, read_recording
-from ..report import error_dict, error_line, finding_line
+from ..reading import SOURCE, Folding, Reading, Recording, fold_options, fold_recording
+from ..report import error_dict, finding_line
 from ..terminal import as_json, json_option, new_console, one_line, plural, print_lines
 from .rules import RULES, Rule
 
@@ -29,24 +28,27 @@ Examples:
 
 @click.command(epilog=_CHECK_EPILOG, short_help="Look for everything remarkable in recordings.")
 @click.argument("files", type=SOURCE, nargs=-1, required=True)
-@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How the server was started.")
+@fold_options
 @json_option
 @click.pass_context
-def check(ctx: click.Context, files: tuple[str, ...], mode: str, json_: bool) -> None:
+def check(ctx: click.Context, files: tuple[str, ...], how: Folding, json_: bool) -> None:
     """Look for everything remarkable in recorded bodies, with the byte where it stands.
 
     The status is 1 if there is an error; warnings and notes leave it 0.
     """
-    recordings = [read_recording(file) for file in files]
-    readings = [fold_recording(recording, cast("Mode", mode)) for recording in recordings]
+    console = new_console()
+    plain: list[dict[str, object]] = []
+    bad = False
+    for file in files:
+        reading = fold_recording(Recording(file), how, steps=False)
+        bad = bad or _has_error(reading)
+        if json_:
+            plain.append(_plain(reading))
+        else:
+            print_lines(console, _lines(reading))
     if json_:
-        click.echo(as_json([_plain(reading) for reading in readings]))
-    else:
-        print_lines(new_console(), (line for reading in readings for line in _lines(reading)))
-    for recording, reading in zip(recordings, readings, strict=True):
-        if recording.torn:
-            click.echo(error_line(reading), err=True)
-    ctx.exit(1 if any(_has_error(reading) for reading in readings) else 0)
+        click.echo(as_json(plain))
+    ctx.exit(1 if bad else 0)
 
 
 @click.command(epilog=_EXPLAIN_EPILOG, short_help="Say what a code of `check` means.")
@@ -75,8 +77,7 @@ def _has_error(reading: Reading) -> bool:
 def _lines(reading: Reading) -> Iterator[Text]:
     name = Text(one_line(reading.name), style="bold")
     if not reading.findings:
-        what = "nothing remarkable" if reading.error is None else one_line(str(reading.error))
-        yield name.append(f": {what}", style="default not bold")
+        yield name.append(": nothing remarkable", style="default not bold")
         return
     counts = Counter(finding.rule.severity for finding in reading.findings)
     told = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind])

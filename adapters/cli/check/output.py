@@ -5,12 +5,15 @@ Knows one output and the wire's names; offsets and counting are :mod:`.check`'s 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 from ssefold import Accumulator, FinishReason, Update
 
 from ..terminal import plural
+
+_OUTPUT_IDS = re.compile(rb'"output_ids"\s*:\s*\[([^\]]*)\]')
 
 Remark: TypeAlias = "tuple[str, str]"
 """A rule's code, and what was seen."""
@@ -25,12 +28,12 @@ class OutputCheck:
         self._weights: set[str] = set()
         self.is_over: bool = False
 
-    def chunk(self, payload: Mapping[str, Any], update: Update, output: Accumulator) -> Iterator[Remark]:
-        """What is remarkable about a chunk that was folded into ``update``."""
-        meta = _mapping(payload.get("meta_info"))
+    def chunk(self, data: bytes, update: Update, output: Accumulator) -> Iterator[Remark]:
+        """What is remarkable about a chunk that was folded into ``update``; ``data`` is its JSON."""
+        meta = update.meta_info
         finish = update.finish_reason
         new = len(output.token_ids) - self._tokens
-        yield from self._ids(payload, meta, output, new)
+        yield from self._ids(data, meta, output, new)
         yield from self._text_of(update, output)
         if any(logprob is None for logprob in update.logprobs):
             yield "SG301", f"{sum(logprob is None for logprob in update.logprobs)} logprobs are null"
@@ -58,25 +61,31 @@ class OutputCheck:
             yield "SG304", f"{output.text().count(chr(0xFFFD))} replacement characters"
         yield from _routing(output)
 
-    def _ids(
-        self, payload: Mapping[str, Any], meta: Mapping[str, Any], output: Accumulator, new: int
-    ) -> Iterator[Remark]:
-        ids = payload.get("output_ids")
+    def _ids(self, data: bytes, meta: Mapping[str, Any], output: Accumulator, new: int) -> Iterator[Remark]:
         counted = meta.get("completion_tokens")
         total = len(output.token_ids)
-        rows = meta.get("output_token_logprobs")
-        queue_abort = output.finish_reason is not None and not meta.get("prompt_tokens")
-        if type(counted) is int and total > counted and output.finish_reason is None:
-            yield "SG103", f"{total} tokens are in the lists, completion_tokens says {counted}"
-        if not isinstance(ids, list) or type(counted) is not int:
+        if type(counted) is not int:
             return
-        length = len(ids)
-        if self._tokens == 0 and length > total == counted:
-            yield "SG102", f"{length} ids came for {plural(total, 'token')}"
-        elif length == 1 and new == 0 and self._tokens > 1 and counted == self._tokens and not queue_abort:
+        if total > counted and output.finish_reason is None:
+            yield "SG103", f"{total} tokens are in the lists, completion_tokens says {counted}"
+        # Most chunks can have none of the rest: their ids need not be counted.
+        begins, repeats, loses = not self._tokens, not new and self._tokens > 1, self._loses_ids(output)
+        if not (begins or repeats or loses):
+            return
+        ids = _sent_ids(data)
+        if ids is None:
+            return
+        queue_abort = output.finish_reason is not None and not meta.get("prompt_tokens")
+        if begins and len(ids) > total == counted:
+            yield "SG102", f"{len(ids)} ids came for {plural(total, 'token')}"
+        elif repeats and len(ids) == 1 and counted == self._tokens and not queue_abort:
             yield "SG106", f"id {ids[0]} came once more, {total} tokens are known"
-        elif rows and not queue_abort and self._tokens and length < new:
-            yield "SG104", f"{new} new tokens, {length} of them in output_ids"
+        elif loses and meta.get("output_token_logprobs") and not queue_abort and not begins and len(ids) < new:
+            yield "SG104", f"{new} new tokens, {len(ids)} of them in output_ids"
+
+    def _loses_ids(self, output: Accumulator) -> bool:
+        lanes = output.lanes
+        return lanes.get("output_ids") != "cumulative" and lanes.get("logprobs") != "incremental"
 
     def _text_of(self, update: Update, output: Accumulator) -> Iterator[Remark]:
         if update.text is None:
@@ -140,3 +149,12 @@ def _routing(output: Accumulator) -> Iterator[Remark]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _sent_ids(data: bytes) -> list[str] | None:
+    """The ids in a chunk's ``output_ids``, as they are written; None where it has no such list.
+
+    Looked for in the bytes: inside a JSON string the quotes would be escaped.
+    """
+    found = _OUTPUT_IDS.search(data)
+    return None if found is None else re.findall(r"\d+", found[1].decode("ascii", "replace"))

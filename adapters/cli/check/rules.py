@@ -42,7 +42,7 @@ RULES = _by_code(
         "SG002", "error", "data that is not JSON",
         "An event's data is not valid JSON in UTF-8. SGLang writes with orjson, which always is; somebody between "
         "changed or cut the bytes, or an error page came in the place of a stream.",
-        "Record the stream beside the server and compare; on_bad_json='skip' passes over such events.",
+        "Record the stream beside the server and compare.",
     ),
     Rule(
         "SG003", "error", "a field of the wrong type",
@@ -72,6 +72,24 @@ RULES = _by_code(
         "Relays that look for this text anywhere in the bytes end the stream here (sgl-model-gateway with "
         "prefill/decode disaggregation did, smg PR 1878).",
         "Compare [DONE] with the whole data of an event.",
+    ),
+    Rule(
+        "SG008", "error", "the gzip file is not whole",
+        "It ends in its middle, or its checksum is wrong: a copy or a recording was interrupted. What could be "
+        "decompressed was read.",
+        "Copy or record it again.",
+    ),
+    Rule(
+        "SG009", "error", "not an event stream",
+        "The body has no event: it is an HTML page, binary data, the message of a shell or a proxy, or JSON that is no "
+        "response of /generate.",
+        "Read the first bytes; look at the URL, at proxies between, and at the command that wrote the file.",
+    ),
+    Rule(
+        "SG010", "error", "another dialect",
+        "The JSON is that of another route: the OpenAI-compatible one (`choices`), or another vendor's. Such streams "
+        "have no token ids with logprobs in SGLang's form.",
+        "Send the request to SGLang's native route, /generate.",
     ),
     Rule(
         "SG101", "note", "lanes differ",
@@ -112,7 +130,7 @@ RULES = _by_code(
     Rule(
         "SG107", "note", "text rewritten",
         "Later evidence showed that the text was read wrongly; an update with a smaller text_start put it right.",
-        "Apply text_start, or set mode to what the server was started with.",
+        "Apply text_start; give --mode (in Python: mode) what the server was started with.",
     ),
     Rule(
         "SG201", "error", "an output has no end",

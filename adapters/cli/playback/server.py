@@ -24,11 +24,14 @@ class PlaybackServer(LoopbackServer):
 
     :param reads: where the bytes were cut, and when; None: in pieces of 16 kB.
     :param timing: keep the times as well.
+    :param port: see :class:`LoopbackServer`.
     :param torn: end by closing the connection in the middle of the response, as when the recording was cut off.
     """
 
-    def __init__(self, body: bytes, reads: Reads | None = None, *, timing: bool = False, torn: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self, body: bytes, reads: Reads | None = None, *, timing: bool = False, torn: bool = False, port: int = 0
+    ) -> None:
+        super().__init__(port=port)
         self._body = body
         self._reads = reads
         self._timing = timing and reads is not None

@@ -30,7 +30,7 @@ def replay_through(
     :raises ModuleNotFoundError: the transport's client is not installed.
     """
     torn = not reading.done
-    with PlaybackServer(recording.data, reads, timing=timing, torn=torn) as server:
+    with PlaybackServer(recording.read(), reads, timing=timing, torn=torn) as server:
         url = f"{server.url}/generate"
         # As many outputs as there are: a transport refuses the answer to another request.
         count = max(reading.outputs, default=0) + 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .events import events_of
-from .files import SOURCE, BadRecordingError, Recording, read_recording, read_whole_recording
-from .fold import MODES, Mode, Reading, fold_recording
-from .times import SUFFIX, VERSION, Reads, Timeline, percentile, read_sidecar, sidecar_of, timeline_of, write_sidecar
+from .events import Event, events_of
+from .files import SOURCE, BadRecordingError, Recording
+from .fold import MODES, Folding, Reading, fold_recording
+from .options import fold_options
+from .times import SUFFIX, VERSION, Reads, Timeline, percentile, read_sidecar, sidecar_lines, sidecar_of, timeline_of
 from .tokens import Token, tokens_of
 
 __all__ = [
@@ -14,20 +15,20 @@ __all__ = [
     "SUFFIX",
     "VERSION",
     "BadRecordingError",
-    "Mode",
+    "Event",
+    "Folding",
     "Reading",
     "Reads",
     "Recording",
     "Timeline",
     "Token",
     "events_of",
+    "fold_options",
     "fold_recording",
     "percentile",
-    "read_recording",
     "read_sidecar",
-    "read_whole_recording",
+    "sidecar_lines",
     "sidecar_of",
     "timeline_of",
     "tokens_of",
-    "write_sidecar",
 ]

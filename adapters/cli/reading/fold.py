@@ -5,23 +5,25 @@ What the other commands print, draw and compare.  Knows the core; knows no termi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from itertools import chain
+from typing import Literal, NamedTuple, TypeAlias
 
 from ssefold import Accumulator, GenerateDecoder, IncompleteStreamError, PayloadError, StreamError, Update
-from ssefold.fold.payload import BadJSONError, parse_payload
 
-from ..check import Checker, Finding
-from .events import events_of
+from ..check import Checker, Finding, no_stream
+from .events import Event, events_of
 from .files import Recording
+from .native import fold_native
 
 Mode = Literal["auto", "cumulative", "incremental"]
 MODES = ("auto", "cumulative", "incremental")
 
 _DONE = b"[DONE]"
 _NO_LIMIT = 2**62
+_FRONT = 1000
 
 
 class Step(NamedTuple):
@@ -40,20 +42,25 @@ class Step(NamedTuple):
 class Reading:
     """What a body says.
 
-    :ivar native: it is a response with ``stream: false``.
+    :ivar native: it is a response with ``stream: false``; :ivar body: then all of it.
     :ivar outputs: by index, as far as they came.
-    :ivar error: why it is a bad stream; None for a good one.  :ivar error_at: the offset of the event.
+    :ivar events: how many; :ivar steps: each of them, unless nobody asked for them.
+    :ivar error: why it is a bad stream; None for a good one.  :ivar error_at: the offset of the event; None if it
+        is no event's.  :ivar error_code: the code of ``check`` that explains it.
     """
 
     name: str
-    size: int
-    native: bool
+    size: int = 0
+    native: bool = False
+    body: bytes = b""
     outputs: Mapping[int, Accumulator] = field(default_factory=dict[int, Accumulator])
+    events: int = 0
     steps: list[Step] = field(default_factory=list[Step])
     done: bool = False
     cut: bool = False
     error: StreamError | None = None
-    error_at: int = 0
+    error_at: int | None = None
+    error_code: str = ""
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def findings_of(self, index: int | None) -> list[Finding]:
@@ -61,98 +68,110 @@ class Reading:
         return [one for one in self.findings if one.index == index]
 
 
-def fold_recording(recording: Recording, mode: Mode = "auto") -> Reading:
-    """Fold a body; never raises for what is in it."""
-    fold = _fold_native if recording.is_native else _fold_stream
-    reading = fold(recording, mode)
-    if recording.torn and (reading.native or isinstance(reading.error, IncompleteStreamError | None)):
-        # The file's own end explains the body's.
-        reading.error, reading.error_at = IncompleteStreamError(recording.torn), reading.size
-    return reading
+class Folding(NamedTuple):
+    """How to fold.
+
+    :ivar mode: how the server was started; :ivar fast_path: False parses every payload in full.
+    """
+
+    mode: Mode = "auto"
+    fast_path: bool = True
+
+    def decoder(self) -> GenerateDecoder:
+        """A decoder for one body."""
+        return GenerateDecoder(mode=self.mode, max_event_size=_NO_LIMIT)
 
 
-def _fold_stream(recording: Recording, mode: Mode) -> Reading:
-    body = recording.data
-    decoder = GenerateDecoder(mode=mode, max_event_size=_NO_LIMIT)
-    reading = Reading(recording.name, len(body), False, decoder.outputs)
+_BY_DEFAULT = Folding()
+
+Watch: TypeAlias = Callable[[Event, Sequence[Update], Mapping[int, Accumulator]], None]
+"""Sees each event with its updates and all outputs as it left them; also those after a failure, and what is behind
+the last event."""
+
+
+def fold_recording(
+    recording: Recording, how: Folding = _BY_DEFAULT, *, steps: bool = True, watch: Watch | None = None
+) -> Reading:
+    """Fold a body; never raises for what is in it.
+
+    :param steps: keep each event's updates.
+    :param watch: not called for a response with ``stream: false``.
+    """
+    pieces = recording.pieces()
+    front = list(_up_to_content(pieces))
+    pieces = chain(front, pieces)
     checker = Checker()
-    checker.look_at_bytes(body)
-    end = 0
-    for event in events_of(body):
-        end = event.end
-        if event.data == _DONE:
-            checker.done()
-        try:
-            updates = decoder.feed(body[event.start : event.end])
-        except StreamError as error:
-            checker.failure(event.offset, error, decoder.outputs, done=decoder.done)
-            reading.error, reading.error_at = error, event.offset
-            break
-        reading.steps.append(Step(event.offset, event.end, tuple(updates)))
-        payload = _payload(event.data)
-        if payload is not None:
-            checker.chunk(event.offset, payload, updates, decoder.outputs)
-    if reading.error is None:
-        try:
-            decoder.feed(body[end:])
-            decoder.close()
-        except StreamError as error:
-            checker.failure(len(body), error, decoder.outputs, done=decoder.done)
-            reading.error, reading.error_at = error, len(body)
+    if b"".join(front).lstrip()[:1] in (b"{", b"["):
+        reading = _read_native(recording.name, b"".join(pieces), how, checker)
     else:
-        # Nothing after a failure is folded, but whether [DONE] came is worth knowing.
-        _look_on(decoder, body[end:])
-    reading.done, reading.cut = decoder.done, decoder.cut
-    checker.end(len(body), decoder.outputs, cut=decoder.cut, native=False)
+        reading = _read_stream(recording.name, events_of(pieces), how, checker, steps=steps, watch=watch)
+    if recording.torn and (reading.error is None or reading.error_code in ("SG001", "SG201", "SG203")):
+        # The file's own end explains the body's.
+        reading.error, reading.error_at = IncompleteStreamError(recording.torn), None
+        reading.error_code = checker.add("SG008", None, None, recording.torn.partition(": ")[2])
     reading.findings = checker.findings
     return reading
 
 
-def _fold_native(recording: Recording, mode: Mode) -> Reading:
+def _up_to_content(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces up to the first that is more than blank."""
+    for piece in pieces:
+        yield piece
+        if piece.strip():
+            return
+
+
+def _read_stream(
+    name: str, events: Iterator[Event], how: Folding, checker: Checker, *, steps: bool, watch: Watch | None
+) -> Reading:
+    decoder = how.decoder()
+    reading = Reading(name, outputs=decoder.outputs)
+    front = b""
+    for event in events:
+        front = front or event.raw[:_FRONT]
+        reading.size = event.end
+        checker.look_at_bytes(event.offset, event.start, event.raw, plain=event.plain)
+        if event.data is not None:
+            reading.events += 1
+        if event.data == _DONE:
+            checker.done()
+        updates: list[Update] = []
+        try:
+            updates = decoder.feed(event.raw)
+        except StreamError as error:
+            if reading.error is None:
+                reading.error, reading.error_at = error, event.offset
+                reading.error_code = checker.failure(event.offset, error, decoder.outputs, event.data, done=False)
+        if reading.error is None and event.data is not None:
+            if steps:
+                reading.steps.append(Step(event.offset, event.end, tuple(updates)))
+            checker.chunk(event.offset, event.data, updates, decoder.outputs)
+        if watch is not None:
+            watch(event, updates, decoder.outputs)
+    with suppress(StreamError):  # the one that is known
+        decoder.close()
+    if reading.error is None and decoder.error is not None:
+        is_none = not reading.events and front.strip()
+        reading.error = PayloadError(no_stream(front)) if is_none else decoder.error
+        reading.error_code = checker.failure(None, reading.error, decoder.outputs, None, done=decoder.done)
+    reading.done, reading.cut = decoder.done, decoder.cut
+    checker.end(decoder.outputs, cut=decoder.cut, native=False)
+    return reading
+
+
+def _read_native(name: str, body: bytes, how: Folding, checker: Checker) -> Reading:
     outputs: dict[int, Accumulator] = {}
-    reading = Reading(recording.name, len(recording.data), True, outputs)
-    checker = Checker()
+    reading = Reading(name, len(body), native=True, body=body, outputs=outputs)
     try:
-        for index, response in enumerate(_responses(recording.data)):
-            output = Accumulator(mode, index=index)
-            update = output.add(response)
+        for index, (response, output, update) in enumerate(fold_native(body, how.mode)):
             outputs[index] = output
-            reading.steps.append(Step(0, len(recording.data), (update,)))
-            checker.chunk(0, {**response, "index": index}, [update], outputs)
+            reading.events += 1
+            reading.steps.append(Step(0, len(body), (update,)))
+            checker.chunk(None, response, [update], outputs)
         if not outputs or any(output.finish_reason is None for output in outputs.values()):
             raise IncompleteStreamError("a response has no meta_info.finish_reason: is it one of /generate, and whole?")
     except StreamError as error:
-        checker.failure(0, error, outputs, done=False)
         reading.error = error
-    checker.end(len(recording.data), outputs, cut=False, native=True)
-    reading.findings = checker.findings
+        reading.error_code = checker.failure(None, error, outputs, body, done=False, native=True)
+    checker.end(outputs, cut=False, native=True)
     return reading
-
-
-def _responses(body: bytes) -> list[Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadJSONError(f"it begins like JSON, which it is not, and is no event stream: {error}") from error
-    responses: list[Any] = value if isinstance(value, list) else [value]
-    for response in responses:
-        if not isinstance(response, dict):
-            raise PayloadError(f"a response must be a JSON object, found {type(response).__name__}")
-    return responses
-
-
-def _payload(data: bytes) -> dict[str, Any] | None:
-    if data == _DONE:
-        return None
-    try:
-        return parse_payload(data)
-    except PayloadError:
-        return None
-
-
-def _look_on(decoder: GenerateDecoder, rest: bytes) -> None:
-    try:
-        decoder.feed(rest)
-        decoder.close()
-    except StreamError:
-        return

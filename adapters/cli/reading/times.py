@@ -89,11 +89,11 @@ def read_sidecar(recording: str, size: int) -> Reads | None:
     return reads if reads.times and fits else None
 
 
-def write_sidecar(recording: str, reads: Reads) -> None:
-    """The whole sidecar at once."""
+def sidecar_lines(reads: Reads) -> bytes:
+    """The whole sidecar."""
     ended = [] if reads.end is None else [{"end": reads.end}]
     lines = [reads.header, *map(list, zip(reads.times, reads.sizes, strict=True)), *ended]
-    sidecar_of(recording).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return "".join(json.dumps(line) + "\n" for line in lines).encode("utf-8")
 
 
 def timeline_of(reading: Reading, reads: Reads) -> Timeline:

@@ -1,21 +1,26 @@
 """The tokens of one output, each with what is known about it: id, logprob, text, and the event that brought it.
 
-A chunk's text belongs to its tokens together; it stands with the last of them, unless the logprob rows have texts of
-their own (``return_text_in_logprobs``).  Knows readings, not how they are shown.
+An event's text belongs to its tokens together, unless the logprob rows have texts of their own
+(``return_text_in_logprobs``).  Knows readings, not how they are shown.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ssefold import Update
 
 from .fold import Reading
+
+_ROWS = "output_token_logprobs"
 
 
 class Token(NamedTuple):
     """One token.
 
-    :ivar text: its own, or its chunk's if it is the chunk's last token; empty otherwise.
-    :ivar chunk_logprob: the mean over the chunk that brought it: what its chunk's text is coloured by.
+    :ivar text: its own, or that of all ``of`` tokens of its event if it is the last of them; empty otherwise.
+    :ivar of: how many tokens have the text together; 1: it is this one's.  :ivar place: which of them it is, from 0.
+    :ivar event_logprob: the mean over these tokens: what their text is coloured by.
     :ivar event: number of the event; :ivar offset: the event's place in the body.
     """
 
@@ -23,7 +28,9 @@ class Token(NamedTuple):
     token_id: int
     logprob: float | None
     text: str
-    chunk_logprob: float | None
+    of: int
+    place: int
+    event_logprob: float | None
     event: int
     offset: int
 
@@ -32,7 +39,6 @@ def tokens_of(reading: Reading, index: int) -> list[Token]:
     """The tokens of one output, in order."""
     output = reading.outputs[index]
     ids, logprobs = output.token_ids, output.logprobs
-    own_texts = output.state.row_texts
     tokens: list[Token] = []
     text_length = 0
     for number, step in enumerate(reading.steps):
@@ -43,15 +49,24 @@ def tokens_of(reading: Reading, index: int) -> list[Token]:
             if update.text is not None:
                 text_length = update.text_start + len(update.text)
             first, end = len(tokens), update.start + len(update.token_ids)
-            known = [logprob for logprob in logprobs[first:end] if logprob is not None]
+            scores = [logprobs[at] if at < len(logprobs) else None for at in range(first, end)]
+            known = [logprob for logprob in scores if logprob is not None]
             mean = sum(known) / len(known) if known else None
-            for at in range(first, end):
-                own = own_texts[at] if own_texts is not None and at < len(own_texts) else None
-                text = own if own is not None else piece if at == end - 1 else ""
-                tokens.append(
-                    Token(at, ids[at], logprobs[at] if at < len(logprobs) else None, text, mean, number, step.offset)
-                )
+            own = _own_texts(update, end - first)
+            for place, at in enumerate(range(first, end)):
+                if own:
+                    text, of, place_, colour = own[place], 1, 0, scores[place]
+                else:
+                    text, of, place_, colour = piece if at == end - 1 else "", end - first, place, mean
+                tokens.append(Token(at, ids[at], scores[place], text, of, place_, colour, number, step.offset))
             if first >= end and piece and tokens:
                 # Text that came later than its token: a character was held back.
                 tokens[-1] = tokens[-1]._replace(text=tokens[-1].text + piece)
     return tokens
+
+
+def _own_texts(update: Update, new: int) -> list[str]:
+    """The texts that the rows of the last ``new`` tokens have; empty unless all have one."""
+    rows: Any = update.meta_info.get(_ROWS) or ()
+    texts = [row[2] for row in rows[len(rows) - new :] if len(row) > 2] if 0 < new <= len(rows) else []
+    return texts if len(texts) == new and all(isinstance(text, str) for text in texts) else []

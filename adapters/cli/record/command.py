@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any
@@ -21,6 +21,7 @@ import httpx
 
 from ssefold import GenerateDecoder, StreamError
 
+from ..output import OUTPUT, NewFile, name_files
 from ..reading import SOURCE, VERSION, sidecar_of
 from ..terminal import as_json, one_line
 from .progress import Progress, show_progress
@@ -33,41 +34,64 @@ Examples:
 """
 _ABORT_TIMEOUT = 5.0
 _INTERRUPTED = "interrupted"
+_MOST_SHOWN = 2000
 
 
 @click.command(epilog=_EPILOG, short_help="Record a response, byte by byte, with times.")
 @click.argument("url")
 @click.option("--payload", required=True, type=SOURCE, help="The request's JSON; `stream` is set, and `rid` if absent.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to write; default: standard output.")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write; default: standard output.")
+@click.option("-f", "--force", is_flag=True, help="Replace the file if there is one.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="Send this header too.")
 @click.option("--json", "json_", is_flag=True, help="Print a JSON summary (on standard error if there is no -o).")
 @click.pass_context
 def record(
-    ctx: click.Context, url: str, payload: str, output: str | None, headers: tuple[str, ...], json_: bool
+    ctx: click.Context,
+    url: str,
+    payload: str,
+    output: str | None,
+    force: bool,
+    headers: tuple[str, ...],
+    json_: bool,
 ) -> None:
     """Send a request to URL and record the raw bytes of the response.
 
     Beside the output a sidecar (.reads.jsonl) keeps the boundaries and times of the reads.  Interrupting is safe: what
-    was written stays valid, and the server is asked to stop.  If the request
-    fails before anything comes, no file is left.
+    was written stays valid, and the server is asked to stop.  A file that is there already is replaced only with
+    --force, and only once something has come; an answer with an HTTP error is shown, not recorded.
     """
     _check_url(url)
     request = _payload(payload)
     if output is None and sys.stdout.isatty():
         raise click.UsageError("raw bytes are not for a terminal: give -o FILE, or pipe them on")
+    if output is not None and Path(output).is_file() and not force:
+        raise click.UsageError(f"{one_line(output)} exists: give another -o, or --force to replace it")
     fields = [_header(one) for one in headers]
-    to_stdout = output is None
     progress = Progress()
-    with ExitStack() as stack:
-        body: IO[bytes] = sys.stdout.buffer if output is None else stack.enter_context(Path(output).open("wb"))
-        note = _nothing if output is None else stack.enter_context(_sidecar(output))
-        stack.enter_context(show_progress(progress, quiet=json_))
-        failure = _record(url, request, fields, body, note, progress)
-    if output is not None and failure is not None and progress.size == 0 and not failure.startswith(_INTERRUPTED):
-        _remove_empty(Path(output), sidecar_of(output))
-        output = None
+    if output is None:
+        with show_progress(progress, quiet=json_):
+            failure = _record(url, request, fields, sys.stdout.buffer, _nothing, progress)
+        files: list[str] = []
+    else:
+        files = [output, str(sidecar_of(output))]
+        with NewFile(output, [payload]) as body, NewFile(files[1], [payload]) as sidecar:
+
+            def note(value: Any) -> None:
+                sidecar.file.write(json.dumps(value).encode() + b"\n")
+                sidecar.file.flush()
+
+            with show_progress(progress, quiet=json_):
+                failure = _record(url, request, fields, body.file, note, progress)
+            if progress.size:
+                body.commit()
+                sidecar.commit()
+            else:
+                files = []
     if json_:
-        click.echo(as_json({**progress.as_dict(), "output": output, "error": failure}), err=to_stdout)
+        written = {"output": files[0] if files else None, "sidecar": files[1] if files else None}
+        click.echo(as_json({**progress.as_dict(), **written, "error": failure}), err=output is None)
+    else:
+        name_files(*files)
     if failure is not None:
         click.echo(f"ssefold: {one_line(failure)}", err=True)
         ctx.exit(1)
@@ -89,6 +113,8 @@ def _record(
         try:
             with client.stream("POST", url, json=request, headers=[*headers, *ours.items()]) as response:
                 kind = response.headers.get("content-type", "")
+                if response.status_code != 200:
+                    return f"{url}: status {response.status_code}, nothing recorded; the server says: {_said(response)}"
                 note({"ssefold": "reads", "version": VERSION, "status": response.status_code, "content_type": kind})
                 for data in response.iter_raw():
                     now = perf_counter() - start
@@ -107,11 +133,19 @@ def _record(
             hint = "" if progress.size else "; does a server run there? `ssefold serve-fake` starts one"
             return f"{url}: {text}, after {progress.size:,} bytes{hint}"
         note({"end": "complete"})
-    if response.status_code != 200:
-        return f"status {response.status_code} ({kind or 'no content type'}): the body was recorded as it came"
     if not kind.startswith("text/event-stream"):
         return f"the content type is {kind or 'missing'}, not text/event-stream: the body was recorded as it came"
     return None
+
+
+def _said(response: httpx.Response) -> str:
+    """The start of an error's body."""
+    body = b""
+    for data in response.iter_raw():
+        body += data
+        if len(body) >= _MOST_SHOWN:
+            return body[:_MOST_SHOWN].decode("utf-8", "replace") + " …"
+    return body.decode("utf-8", "replace").strip() or "nothing"
 
 
 def _fold(decoder: GenerateDecoder, data: bytes) -> int:
@@ -150,29 +184,11 @@ def _check_url(url: str) -> None:
         raise click.UsageError(f"URL {one_line(url)} must look like http://host:port/generate")
 
 
-def _remove_empty(body: Path, sidecar: Path) -> None:
-    # A device or a pipe is not ours to remove.
-    if body.is_file() and not body.is_symlink():
-        body.unlink()
-    sidecar.unlink(missing_ok=True)
-
-
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise click.UsageError(f"-H {text!r} must look like 'Name: value'")
     return name.strip(), value.strip()
-
-
-@contextmanager
-def _sidecar(output: str) -> Iterator[Callable[[Any], None]]:
-    with sidecar_of(output).open("w", encoding="utf-8") as file:
-
-        def note(value: Any) -> None:
-            file.write(json.dumps(value) + "\n")
-            file.flush()
-
-        yield note
 
 
 def _nothing(_: Any) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 from rich.text import Text
 
 from ssefold import Accumulator, FinishReason
-from ssefold.views import copy_json
 
-from ..check import Finding
+from ..check import Finding, words
 from ..reading import Reading
 from ..terminal import Hanging, one_line, plural, quoted
 
@@ -27,7 +26,7 @@ def as_dict(reading: Reading) -> dict[str, Any]:
         "name": reading.name,
         "kind": "response" if reading.native else "stream",
         "bytes": reading.size,
-        "events": len(reading.steps),
+        "events": reading.events,
         "done": reading.done,
         "cut": reading.cut,
         "error": error_dict(reading),
@@ -41,19 +40,26 @@ def error_dict(reading: Reading) -> dict[str, Any] | None:
     error = reading.error
     if error is None:
         return None
-    return {"type": type(error).__name__, "message": str(error), "offset": reading.error_at}
+    return {
+        "type": type(error).__name__,
+        "code": reading.error_code,
+        "message": words(error),
+        "offset": reading.error_at,
+    }
 
 
 def error_line(reading: Reading) -> str:
     """The reason in one line, for standard error; empty for a good stream."""
     if reading.error is None:
         return ""
-    return f"ssefold: {one_line(reading.name)}: {one_line(str(reading.error))} (byte {reading.error_at:,})"
+    place = "" if reading.error_at is None else f"byte {reading.error_at:,}; "
+    return f"ssefold: {one_line(reading.name)}: {one_line(words(reading.error))} ({place}{reading.error_code})"
 
 
 def sent_text(output: Accumulator) -> str | None:
     """The server's text; None if it sent none (``--skip-tokenizer-init``)."""
-    return output.text() if output.state.text.seen else None
+    text: str | None = output.native_response().get("text")
+    return text
 
 
 def report_lines(reading: Reading, *, text_limit: int | None) -> Iterator[Text]:
@@ -64,21 +70,32 @@ def report_lines(reading: Reading, *, text_limit: int | None) -> Iterator[Text]:
         head.append("a response with stream=false", style="default not bold")
     else:
         done = "[DONE]" if reading.done else "no [DONE]"
-        head.append(f"{plural(len(reading.steps), 'event')}, {done}", style="default not bold")
+        head.append(f"{plural(reading.events, 'event')}, {done}", style="default not bold")
     yield head
-    yield from _finding_lines(reading.findings_of(None))
+    for finding in reading.findings_of(None):
+        yield Text("  ").append_text(finding_line(finding, told=finding.code == reading.error_code))
     for index in sorted(reading.outputs):
         yield from _output_lines(reading, index, text_limit)
 
 
-def finding_line(finding: Finding) -> Text:
-    """One finding: code, severity, what it is, what was seen."""
+def finding_line(finding: Finding, *, told: bool = False) -> Text:
+    """One finding: code, severity, what it is, what was seen.
+
+    :param told: the message is on standard error already.
+    """
     line = Text(f"{finding.code} ", style=_SEVERITY_STYLE[finding.rule.severity])
     line.append(finding.rule.severity, style=_SEVERITY_STYLE[finding.rule.severity])
-    line.append(f" {finding.rule.title}: {one_line(finding.message)}", style="default not bold")
-    times = f", {finding.count:,} times" if finding.count > 1 else ""
-    line.append(f" (byte {finding.offset:,}{times})", style="dim")
-    return line
+    message = "" if told else f": {one_line(finding.message)}"
+    line.append(f" {finding.rule.title}{message}", style="default not bold")
+    return line.append(where(finding), style="dim")
+
+
+def where(finding: Finding) -> str:
+    """Its place and how often it was seen, in brackets; empty if there is neither."""
+    parts = [] if finding.offset is None else [f"byte {finding.offset:,}"]
+    if finding.count > 1:
+        parts.append(f"{finding.count:,} times")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def mean_logprob(output: Accumulator) -> float | None:
@@ -109,8 +126,8 @@ def _output_dict(reading: Reading, index: int) -> dict[str, Any]:
         "tokens": len(output.token_ids),
         "mean_logprob": mean_logprob(output),
         "text": sent_text(output),
-        "finish_reason": None if finish is None else copy_json(finish.raw),
-        "error": None if output.error is None else str(output.error),
+        "finish_reason": None if finish is None else finish.raw,
+        "error": None if output.error is None else words(output.error),
         "replay": {
             "top_p": None if top_p is None else {"rows": len(top_p), "token_ids": len(top_p.token_ids)},
             "routed_experts": None if routed is None else {"numbers": len(routed)},
@@ -138,7 +155,7 @@ def _output_lines(reading: Reading, index: int, text_limit: int | None) -> Itera
     yield field("lanes", one_line(", ".join(lanes)))
     yield field("replay", "; ".join(_replay_words(output)) or "none")
     if output.error is not None:
-        yield field("error", one_line(str(output.error)), "red")
+        yield field("error", one_line(words(output.error)), "red")
     findings = reading.findings_of(index)
     if not findings:
         yield field("anomalies", "none")
@@ -153,11 +170,6 @@ def _replay_words(output: Accumulator) -> Iterator[str]:
     for name, array in (("routed experts", output.routed_experts), ("indexer top-k", output.indexer_topk)):
         if array is not None:
             yield f"{name} {plural(len(array), 'number')}"
-
-
-def _finding_lines(findings: list[Finding]) -> Iterator[Text]:
-    for finding in findings:
-        yield Text("  ").append_text(finding_line(finding))
 
 
 def field(name: str, value: str, style: str = "default") -> Text:

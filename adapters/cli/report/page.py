@@ -110,7 +110,7 @@ def _coloured(tokens: Sequence[Token], whole: str | None) -> str:
     if whole is None:
         return '<p class="legend">The server sent no text.</p>'
     spans = [
-        f'<span class="{_style(token.chunk_logprob)}" title="#{token.position}, id {token.token_id}, '
+        f'<span class="{_style(token.event_logprob)}" title="#{token.position}, id {token.token_id}, '
         f'{number(token.logprob)}">{escape(quoted(token.text)[1:-1])}</span>'
         for token in tokens[:_MOST_TOKENS]
         if token.text

@@ -92,8 +92,9 @@ def guess_profile(reading: Reading) -> Guess | None:
     oldest, newest = _bounds(meta, finished=finish is not None)
     lanes = output.lanes
     text, ids, rows = lanes["text"], lanes["output_ids"], lanes["logprobs"]
-    tokens_only = not output.state.text.seen and bool(output.token_ids)
-    if output.state.ids_sent and not tokens_only:
+    sent = output.native_response()
+    tokens_only = "text" not in sent and bool(output.token_ids)
+    if "output_ids" in sent and not tokens_only:
         oldest = max(oldest, (0, 5, 1))
     if text == "incremental":
         oldest = max(oldest, (0, 5, 10))

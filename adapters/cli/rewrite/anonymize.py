@@ -8,43 +8,47 @@ same, or it is not written.
 from __future__ import annotations
 
 import base64
+import binascii
 import json
-import sys
+import re
+import struct
 from bisect import bisect_right
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
-from ssefold import GenerateDecoder, PayloadError, StreamError
-from ssefold.fold.payload import parse_payload
-from ssefold.replay.arrays import decode_int32
+from ssefold import Accumulator, Update
 
+from ..output import OUTPUT, NewFile, name_files
 from ..reading import (
     SOURCE,
     BadRecordingError,
+    Event,
+    Folding,
     Reading,
     Reads,
     Recording,
-    events_of,
+    fold_options,
     fold_recording,
     read_sidecar,
-    read_whole_recording,
-    write_sidecar,
+    sidecar_lines,
+    sidecar_of,
 )
+from ..report import error_line
 from ..terminal import as_compact_json, as_json
 from .mask import Masks, TextMask, masked_bytes, masked_numbers
+from .repeats import Repeats
 
 _EPILOG = """\b
 Examples:
   ssefold anonymize recorded.sse -o shareable.sse
   ssefold anonymize recorded.sse.gz | ssefold check -
 """
-_NO_LIMIT = 2**62
+_INDEX = re.compile(rb'"index":\s*(\d{1,9})\s*[,}]')
+_INDEX_AT_END = 2000
 #: ``meta_info`` keys whose lists are rows ``[logprob, id, text]``, or lists of such.
 _ROWS = frozenset({
     "output_token_logprobs", "input_token_logprobs", "output_top_logprobs", "input_top_logprobs",
@@ -61,31 +65,39 @@ _KEPT = frozenset({
 
 @click.command(epilog=_EPILOG, short_help="Replace text and ids, keep every shape.")
 @click.argument("file", type=SOURCE)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to write; default: standard output.")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write; default: standard output.")
+@fold_options
 @click.option("--json", "json_", is_flag=True, help="With -o: print a summary as JSON.")
-def anonymize(file: str, output: str | None, json_: bool) -> None:
+@click.pass_context
+def anonymize(ctx: click.Context, file: str, output: str | None, how: Folding, json_: bool) -> None:
     """Replace text, token ids, request ids, error messages and hidden states in FILE by random ones of the same shape.
 
     Logprobs, counters, replay arrays' routing and times stay.  The times that `ssefold record` kept are copied along.
     """
     if json_ and output is None:
         raise click.UsageError("--json needs -o: standard output carries the result")
-    recording = read_whole_recording(file)
-    result, places = _anonymous(recording)
-    before = fold_recording(recording)
-    after = fold_recording(Recording(recording.name, result))
-    if _shape(before) != _shape(after):
-        raise BadRecordingError(f"{file}: its shape could not be kept, so nothing was written; please report this")
-    if output is None:
-        sys.stdout.buffer.write(result)
-        sys.stdout.buffer.flush()
-    else:
-        Path(output).write_bytes(result)
-        reads = read_sidecar(file, before.size)
-        if reads is not None:
-            write_sidecar(output, _moved(reads, places))
+    recording = Recording(file)
+    with NewFile(output, [file]) as new:
+        masked = _Masked(new.file)
+        before = fold_recording(recording, how, steps=False, watch=masked.event)
+        recording.check_whole()
+        if not before.events:
+            click.echo(error_line(before), err=True)
+            ctx.exit(1)
+        if before.native:
+            masked.native(before.body)
+        after = fold_recording(Recording(file, new.file), how, steps=False)
+        if _shape(before) != _shape(after):
+            raise BadRecordingError(f"{file}: its shape could not be kept, so nothing was written; please report this")
+        new.commit()
+    reads = None if output is None else read_sidecar(file, before.size)
+    if output is not None and reads is not None:
+        with NewFile(str(sidecar_of(output)), [file]) as new:
+            new.file.write(sidecar_lines(_moved(reads, masked.places)))
+            new.commit()
+    name_files(output, None if output is None or reads is None else str(sidecar_of(output)))
     if json_:
-        click.echo(as_json({"output": output, "bytes": len(result), "outputs": len(after.outputs)}))
+        click.echo(as_json({"output": output, "bytes": after.size, "outputs": len(after.outputs)}))
 
 
 def _shape(reading: Reading) -> Any:
@@ -99,7 +111,7 @@ def _shape(reading: Reading) -> Any:
         for index, output in reading.outputs.items()
     }  # fmt: skip
     findings = [(one.code, one.index, one.count) for one in reading.findings]
-    return outputs, findings, reading.done, reading.cut, type(reading.error), len(reading.steps)
+    return outputs, findings, reading.done, reading.cut, type(reading.error), reading.events
 
 
 def _moved(reads: Reads, places: list[tuple[int, int]]) -> Reads:
@@ -118,46 +130,66 @@ def _moved(reads: Reads, places: list[tuple[int, int]]) -> Reads:
     return Reads(header, [time for time, _ in kept], [size for _, size in kept], reads.end)
 
 
-def _anonymous(recording: Recording) -> tuple[bytes, list[tuple[int, int]]]:
-    """The result, and where events of the original begin in both."""
-    masks = Masks()
-    if recording.is_native:
-        return _native(recording.data, masks), [(0, 0)]
-    body = recording.data
-    decoder = GenerateDecoder(max_event_size=_NO_LIMIT)
-    texts: dict[int, TextMask] = {}
-    parts: list[bytes] = []
-    places = [(0, 0)]
-    for event in events_of(body):
-        raw = body[event.start : event.end]
-        with suppress(StreamError):  # what follows a failure is rewritten without help from folding
-            decoder.feed(raw)
-        parts.append(_event(raw, event.data, decoder, texts, masks))
-        places.append((event.end, places[-1][1] + len(parts[-1])))
-    # What is left is no event: nobody reads it, but its bytes are somebody's.
-    parts.append(_unread(body[places[-1][0] :]))
-    places.append((len(body), places[-1][1] + len(parts[-1])))
-    return b"".join(parts), places
+class _Masked:
+    """Writes each event without what it says.
+
+    :ivar places: where events of the original end, in both.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.places = [(0, 0)]
+        self._file = file
+        self._masks = Masks()
+        self._outputs: dict[int, tuple[TextMask, Repeats]] = {}
+
+    def event(self, event: Event, _: Sequence[Update], outputs: Mapping[int, Accumulator]) -> None:
+        """See :data:`~..reading.fold.Watch`."""
+        raw = event.raw
+        if event.data is None:  # no event: nobody reads it, but its bytes are somebody's
+            new = _unread(raw)
+        elif event.data == b"[DONE]":
+            new = raw
+        else:
+            data = self._data(event.data, outputs)
+            if event.plain:
+                new = b"data: " + data + b"\n\n"
+            elif raw.count(event.data) == 1:
+                at = raw.index(event.data)
+                new = _unread(raw[:at]) + data + raw[at + len(event.data) :]
+            else:
+                new = b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"
+        self._file.write(new)
+        self.places.append((event.end, self.places[-1][1] + len(new)))
+
+    def native(self, body: bytes) -> None:
+        """A response with ``stream: false``."""
+        self._file.write(_native(body, self._masks))
+
+    def _data(self, data: bytes, outputs: Mapping[int, Accumulator]) -> bytes:
+        # A wrong guess costs time only: what is cut is compared byte for byte.
+        guess = _INDEX.search(data, max(len(data) - _INDEX_AT_END, 0)) or _INDEX.search(data, 0, _INDEX_AT_END)
+        text, repeats = self._of(int(guess[1]) if guess else 0)
+        try:
+            payload: Any = json.loads(repeats.cut(data), parse_constant=_refused)
+        except (ValueError, RecursionError):
+            return masked_bytes(data)
+        if not isinstance(payload, dict):
+            return masked_bytes(data)
+        index = payload.get("index")
+        index = index if isinstance(index, int) else 0
+        text, _ = self._of(index)
+        if index in outputs:
+            text.grow(outputs[index].text())
+        return repeats.filled(as_compact_json(_object(payload, self._masks, text.of)).encode("utf-8"))
+
+    def _of(self, index: int) -> tuple[TextMask, Repeats]:
+        if index not in self._outputs:
+            self._outputs[index] = TextMask(self._masks), Repeats(_ROWS | _IDS)
+        return self._outputs[index]
 
 
-def _event(raw: bytes, data: bytes, decoder: GenerateDecoder, texts: dict[int, TextMask], masks: Masks) -> bytes:
-    if data == b"[DONE]":
-        return raw
-    try:
-        payload = parse_payload(data)
-    except PayloadError:
-        new = masked_bytes(data)
-    else:
-        index = payload.get("index") if isinstance(payload.get("index"), int) else 0
-        text = texts.setdefault(index or 0, TextMask(masks))
-        output = decoder.outputs.get(index or 0)
-        if output is not None:
-            text.grow(output.text())
-        new = as_compact_json(_object(payload, masks, text.of)).encode("utf-8")
-    if raw.count(data) == 1:
-        at = raw.index(data)
-        return _unread(raw[:at]) + new + raw[at + len(data) :]
-    return b"data: " + new.replace(b"\n", b"\ndata: ") + b"\n\n"
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _unread(data: bytes) -> bytes:
@@ -228,10 +260,11 @@ def _packed(value: Any, masks: Masks) -> Any:
     if not isinstance(value, str):
         return _ids(value, masks)
     try:
-        ids = decode_int32(value, field="ids")
-    except StreamError:
+        raw = base64.b64decode(value, validate=True)
+    except binascii.Error:
         return value
-    if ids is None:
+    if len(raw) % 4:
         return value
+    ids = struct.unpack(f"<{len(raw) // 4}i", raw)
     packed = b"".join((masks.token_id(one) if one >= 0 else one).to_bytes(4, "little", signed=True) for one in ids)
     return base64.b64encode(packed).decode("ascii")

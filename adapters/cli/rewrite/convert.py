@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterator
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import IO, Any, Literal, TypeAlias
 
 import click
 
-from ssefold import Accumulator, GenerateDecoder, StreamError, Update, encode_event
-from ssefold.views import copy_json
+from ssefold import Accumulator, Update, encode_event
 
-from ..reading import MODES, SOURCE, BadRecordingError, Mode, Recording, events_of, fold_recording, read_recording
+from ..output import OUTPUT, NewFile, name_files
+from ..reading import SOURCE, BadRecordingError, Event, Folding, Recording, fold_options, fold_recording
 from ..report import error_line
 from ..terminal import as_compact_json, as_json
+from .grown import Grown, GrownText
 
 Target: TypeAlias = Literal["cumulative", "incremental", "native"]
 
@@ -24,8 +23,8 @@ Examples:
   ssefold convert recorded.sse --to incremental -o incremental.sse
   ssefold convert recorded.sse.gz --to cumulative | ssefold check -
 """
-_NO_LIMIT = 2**62
 _ROWS = "output_token_logprobs"
+_GROWN = ("text", "output_ids", "meta_info")
 #: Totals beside lists that a converted chunk must not contradict.
 _TOTALS = ("completion_tokens", "output_token_logprobs_length")
 
@@ -33,109 +32,148 @@ _TOTALS = ("completion_tokens", "output_token_logprobs_length")
 @click.command(epilog=_EPILOG, short_help="Write a recording in another mode.")
 @click.argument("file", type=SOURCE)
 @click.option("--to", "target", type=click.Choice(["cumulative", "incremental", "native"]), required=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to write; default: standard output.")
-@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How the server was started.")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write; default: standard output.")
+@fold_options
 @click.option("--json", "json_", is_flag=True, help="With -o: print a summary as JSON.")
 @click.pass_context
-def convert(ctx: click.Context, file: str, target: str, output: str | None, mode: str, json_: bool) -> None:
+def convert(ctx: click.Context, file: str, target: Target, output: str | None, how: Folding, json_: bool) -> None:
     """Write FILE as chunks that repeat everything, as deltas, or as the response that stream=false gives.
 
-    A bad stream is converted as far as it can be folded, without [DONE], and gives status 1.
+    A bad stream is converted as far as it can be folded, without [DONE], and gives status 1.  What is no stream of
+    /generate gives its reason, and nothing is written.
     """
     if json_ and output is None:
         raise click.UsageError("--json needs -o: standard output carries the result")
-    recording = read_recording(file)
-    reading = fold_recording(recording, cast("Mode", mode))
-    if target == "native":
-        responses = [reading.outputs[index].native_response() for index in sorted(reading.outputs)]
-        listed = len(responses) != 1 or 0 not in reading.outputs
-        result = (as_compact_json(responses if listed else responses[0]) + "\n").encode("utf-8")
-    else:
-        events = _native_chunks(reading.outputs.values()) if reading.native else _chunks(recording, cast("Mode", mode))
-        result = b"".join(_written(event, cast("Target", target)) for event in events)
-        result += encode_event("[DONE]") if reading.error is None and (reading.done or reading.native) else b""
-    if output is None:
-        sys.stdout.buffer.write(result)
-        sys.stdout.buffer.flush()
-    else:
-        Path(output).write_bytes(result)
+    with NewFile(output, [file]) as new:
+        writer = _Writer(new.file, target)
+        reading = fold_recording(Recording(file), how, steps=False, watch=None if target == "native" else writer.event)
+        if not reading.outputs:
+            click.echo(error_line(reading), err=True)
+            ctx.exit(1)
+        if target == "native":
+            responses = [reading.outputs[index].native_response() for index in sorted(reading.outputs)]
+            listed = len(responses) != 1 or 0 not in reading.outputs
+            new.file.write((as_compact_json(responses if listed else responses[0]) + "\n").encode("utf-8"))
+        else:
+            if reading.native:
+                writer.responses(reading.outputs.values())
+            if reading.error is None and (reading.done or reading.native):
+                new.file.write(encode_event("[DONE]"))
+        size = new.file.tell()
+        new.commit()
+    name_files(output)
     if json_:
-        click.echo(as_json({"output": output, "bytes": len(result), "outputs": len(reading.outputs)}))
+        click.echo(as_json({"output": output, "bytes": size, "outputs": len(reading.outputs)}))
     if reading.error is not None:
         click.echo(error_line(reading), err=True)
         ctx.exit(1)
 
 
-class _Chunk(NamedTuple):
-    """An update and the output that it made; ``tokens``, ``rows`` and ``text`` are lengths from before.
+class _Writer:
+    """Writes a chunk for each update."""
 
-    :ivar listed: chunks carry their ``index``.
-    """
+    def __init__(self, file: IO[bytes], target: Target) -> None:
+        self._file = file
+        self._target = target
+        self._outputs: dict[int, _Output] = {}
 
-    update: Update
-    output: Accumulator
-    tokens: int
-    rows: int
-    text: int
-    listed: bool
-
-
-def _chunks(recording: Recording, mode: Mode) -> Iterator[_Chunk]:
-    """Every chunk of a stream, as far as it can be folded."""
-    decoder = GenerateDecoder(mode=mode, max_event_size=_NO_LIMIT)
-    known: dict[int, tuple[int, int, int]] = {}
-    for event in events_of(recording.data):
-        try:
-            updates = decoder.feed(recording.data[event.start : event.end])
-        except StreamError:
-            return
+    def event(self, event: Event, updates: Sequence[Update], outputs: Mapping[int, Accumulator]) -> None:
+        """See :data:`~..reading.fold.Watch`."""
         for update in updates:
-            output = decoder.outputs[update.index]
-            before = known.get(update.index, (0, 0, 0))
-            yield _Chunk(update, output, *before, b'"index":' in event.data)
-            known[update.index] = (len(output.token_ids), len(output.logprobs), len(output.text()))
+            listed = event.data is not None and b'"index":' in event.data
+            self._write(update, outputs[update.index], listed=listed)
+
+    def responses(self, outputs: Collection[Accumulator]) -> None:
+        """Responses as streams of one chunk each."""
+        for output in outputs:
+            response = output.native_response()
+            if len(outputs) > 1:
+                response["index"] = output.index
+            self._file.write(encode_event(as_compact_json(response)))
+
+    def _write(self, update: Update, output: Accumulator, *, listed: bool) -> None:
+        known = self._outputs.setdefault(update.index, _Output())
+        whole = self._target == "cumulative" or _is_queue_abort(output)  # which is a snapshot in every mode
+        self._file.write(b"data: " + known.chunk(update, output, whole=whole, listed=listed) + b"\n\n")
 
 
-def _native_chunks(outputs: Collection[Accumulator]) -> Iterator[_Chunk]:
-    """Responses as streams of one chunk each."""
-    listed = len(outputs) > 1
-    for output in outputs:
-        yield _Chunk(Update(output.index), output, 0, 0, 0, listed)
+class _Output:
+    """What was written of one output, as JSON that only grows."""
 
+    def __init__(self) -> None:
+        self._text: GrownText | None = None
+        self._lists: dict[str, Grown] = {}
+        self._ids: Grown | None = None
+        self._rest: dict[str, Any] = {}
+        self._tokens = 0
 
-def _written(chunk: _Chunk, target: Target) -> bytes:
-    output = chunk.output
-    payload = output.native_response()
-    meta: dict[str, Any] = payload["meta_info"]
-    for name, total in zip(_TOTALS, (len(output.token_ids), len(output.logprobs)), strict=True):
-        if type(meta.get(name)) is int and total:
-            meta[name] = total
-    if target == "incremental" and not _is_queue_abort(output):
-        if "text" in payload:
-            payload["text"] = _new_text(chunk)
-        if "output_ids" in payload:
-            payload["output_ids"] = payload["output_ids"][chunk.tokens :]
-        if _ROWS in meta:
-            meta[_ROWS] = meta[_ROWS][chunk.rows :]
-        for name in output.lanes:
-            if name in meta and name != _ROWS:
-                meta[name] = meta[name][len(meta[name]) - (len(output.token_ids) - chunk.tokens) :]
-    if chunk.listed:
-        payload["index"] = output.index
-    return encode_event(as_compact_json(copy_json(payload)))
-
-
-def _new_text(chunk: _Chunk) -> str:
-    update = chunk.update
-    if update.text is not None and not update.replace and update.text_start < chunk.text:
-        raise BadRecordingError(
-            f"output {update.index}: text was rewritten from character {update.text_start} of {chunk.text} on, which "
-            "deltas can not say; convert to cumulative or native, or give --mode"
+    def chunk(self, update: Update, output: Accumulator, *, whole: bool, listed: bool) -> bytes:
+        """The JSON of a chunk."""
+        if not self._tokens or update.finish_reason is not None:
+            self._look_at(output)
+        meta = dict(output.meta_info)
+        for name, total in zip(_TOTALS, (len(output.token_ids), len(output.logprobs)), strict=True):
+            if type(meta.get(name)) is int and total:
+                meta[name] = total
+        text = None
+        if update.text is not None:
+            self._text = self._text or GrownText()
+            rewritten = self._text.take(update.text_start, update.text)
+            if rewritten and not whole:
+                raise BadRecordingError(
+                    f"output {update.index}: text was rewritten from character {update.text_start} on, which "
+                    "deltas cannot say; convert to cumulative or native, or give --mode"
+                )
+        if self._text is not None:
+            text = self._text.json(whole=whole)
+        known = self._tokens
+        self._tokens = len(output.token_ids)
+        ids = None if self._ids is None else self._ids.take(output.token_ids[known:]).json(whole=whole)
+        lists = self._take_lists(update, output, whole=whole)
+        # In the server's order.
+        names = dict.fromkeys([*update.meta_info, *lists, *meta])
+        fields = {name: lists[name] if name in lists else _json(meta.get(name)) for name in names}
+        rest = {**self._rest, "index": output.index} if listed else self._rest
+        return _object(
+            {
+                **({} if text is None else {"text": text}),
+                **({} if ids is None else {"output_ids": ids}),
+                "meta_info": _object(fields),
+                **{name: _json(value) for name, value in rest.items()},
+            }
         )
-    return chunk.output.text()[chunk.text :]
+
+    def _take_lists(self, update: Update, output: Accumulator, *, whole: bool) -> dict[str, bytes]:
+        lists: dict[str, bytes] = {}
+        own = update.meta_info
+        for name in (_ROWS, *output.lanes):
+            rows: Any = own.get(name)
+            if rows is None and name not in self._lists:
+                continue
+            grown = self._lists.setdefault(name, Grown())
+            # An update that replaces has all rows once more.
+            rows = list(rows or ())
+            lists[name] = grown.take(rows[grown.count :] if update.replace else rows).json(whole=whole)
+        return lists
+
+    def _look_at(self, output: Accumulator) -> None:
+        """Which fields the server sends."""
+        sent = output.native_response()
+        if self._text is None and "text" in sent:
+            self._text = GrownText()
+        if self._ids is None and "output_ids" in sent:
+            self._ids = Grown()
+        self._rest = {name: value for name, value in sent.items() if name not in _GROWN}
 
 
 def _is_queue_abort(output: Accumulator) -> bool:
-    # Such a chunk is a snapshot in every mode.
     finish = output.finish_reason
     return finish is not None and finish.type == "abort" and not output.meta_info.get("prompt_tokens")
+
+
+def _object(fields: Mapping[str, bytes]) -> bytes:
+    return b"{" + b",".join([_json(name) + b":" + value for name, value in fields.items()]) + b"}"
+
+
+def _json(value: Any) -> bytes:
+    return as_compact_json(value).encode("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .console import TERMINAL_TEXT, Hanging, json_option, new_console, print_lines
+from .progress import reading_line
 from .text import as_compact_json, as_json, number, one_line, plural, quoted, surprise, token_text
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "plural",
     "print_lines",
     "quoted",
+    "reading_line",
     "surprise",
     "token_text",
 ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 from rich.text import Text
 
@@ -54,12 +56,17 @@ def token_text(text: str | None, logprob: float | None) -> Text:
 
 def as_json(value: object) -> str:
     """JSON for machines: one document, readable, in UTF-8 safe for any pipe."""
-    return json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False)
+    return json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False, default=_plain)
 
 
 def as_compact_json(value: object) -> str:
     """JSON as servers write it: no spaces, UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def _plain(view: Any) -> Any:
+    """What json takes instead of the core's read-only mappings and sequences."""
+    return dict(view) if isinstance(view, Mapping) else list(view)
 
 
 def plural(count: int, noun: str) -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 from ssefold.adapters.cli.demo import view as cli_demo_view
 from ssefold.adapters.cli.demo.rounds import ROUNDS, TOKENS, play
 from ssefold.adapters.cli.demo.view import LiveView
-from ssefold.adapters.cli.reading import fold_recording, read_recording
+from ssefold.adapters.cli.reading import Recording, fold_recording
 from ssefold.adapters.cli.report import report_lines
 from ssefold.adapters.cli.terminal import print_lines
 
@@ -31,7 +31,7 @@ def terminal(width: int) -> tuple[Console, io.StringIO]:
 @pytest.mark.parametrize("width", [30, 60, 100])
 def test_long_lines_hang_below_their_column(width: int, data: Path) -> None:
     console, file = terminal(width)
-    reading = fold_recording(read_recording(str(data / "captures" / "inc_si1__unicode.sse")))
+    reading = fold_recording(Recording(str(data / "captures" / "inc_si1__unicode.sse")))
     print_lines(console, report_lines(reading, text_limit=None))
     lines = file.getvalue().splitlines()
     assert all(Text(line).cell_len <= width for line in lines)
@@ -43,7 +43,7 @@ def test_long_lines_hang_below_their_column(width: int, data: Path) -> None:
 
 def test_a_pipe_gets_whole_lines(data: Path) -> None:
     file = io.StringIO()
-    reading = fold_recording(read_recording(str(data / "captures" / "inc_si1__unicode.sse")))
+    reading = fold_recording(Recording(str(data / "captures" / "inc_si1__unicode.sse")))
     print_lines(Console(file=file, width=40, highlight=False), report_lines(reading, text_limit=None))
     assert len(file.getvalue().splitlines()) == 9
     assert "\x1b" not in file.getvalue()
