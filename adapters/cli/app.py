@@ -9,13 +9,14 @@ is imported when it is asked for: a third of a second for all of them is long fo
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
 import click
-from click.utils import PacifyFlushWrapper
 
 from ssefold import StreamError
 
@@ -74,23 +75,36 @@ class App(click.Group):
         except OSError as error:
             _tell("standard output", error)
             sys.exit(2)
-        except SystemExit:
-            if isinstance(sys.stdout, PacifyFlushWrapper):  # how click ends when the pipe is closed
-                sys.exit(CLOSED_PIPE)
-            raise
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments, and write help or version if they ask for it."""
+        with _closed_pipe():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
-            return super().invoke(ctx)
+            with _closed_pipe():
+                return super().invoke(ctx)
         except StreamError as error:
             click.echo(f"ssefold: {one_line(words(error)) or 'failed'}", err=True)
             ctx.exit(1)
         except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # click ends quietly
             _tell(f"{ctx.invoked_subcommand} failed", error)
             ctx.exit(2)
+
+
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    """End quietly when whoever read standard output has stopped."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # What is still buffered would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+        sys.exit(CLOSED_PIPE)
 
 
 def _tell(unnamed: str, error: OSError) -> None:

@@ -34,6 +34,7 @@ from .report import (
     finish_words,
     guess_profile,
     html_report,
+    is_told,
     mean_logprob,
     routing_summary,
     sent_text,
@@ -179,7 +180,8 @@ def _output(reading: Reading, index: int, *, with_tokens: bool) -> Iterator[Text
         yield field("experts", f"{routing.numbers:,} numbers{shape}; {len(routing.load)} experts, busiest {chosen}")
     findings = reading.findings_of(index)
     for at, finding in enumerate(findings):
-        yield field("" if at else "anomalies", "").append_text(finding_line(finding))
+        line = finding_line(finding, told=is_told(finding, reading))
+        yield field("" if at else "anomalies", "").append_text(line)
     if not findings:
         yield field("anomalies", "none")
     if with_tokens:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .errors import dialect_of, no_stream, words
+from .errors import dialect_of, is_silence, no_stream, words
 from .rules import RULES, Rule
 from .stream import Checker, Finding
 
-__all__ = ["RULES", "Checker", "Finding", "Rule", "dialect_of", "no_stream", "words"]
+__all__ = ["RULES", "Checker", "Finding", "Rule", "dialect_of", "is_silence", "no_stream", "words"]

@@ -51,6 +51,11 @@ def json_of(data: bytes) -> object:
     return value
 
 
+def is_silence(start: bytes) -> bool:
+    """Nothing but blank lines and comments."""
+    return all(not line.strip() or line.startswith(b":") for line in start.splitlines())
+
+
 def no_stream(start: bytes) -> str:
     """What is wrong with a body in which there is no event, and what it is instead."""
     front = start.lstrip()

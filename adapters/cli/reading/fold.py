@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ssefold import Accumulator, GenerateDecoder, IncompleteStreamError, PayloadError, StreamError, Update
 
-from ..check import Checker, Finding, no_stream
+from ..check import Checker, Finding, is_silence, no_stream
 from .events import Event, events_of
 from .files import Recording
 from .native import fold_native
@@ -79,7 +79,7 @@ class Folding(NamedTuple):
 
     def decoder(self) -> GenerateDecoder:
         """A decoder for one body."""
-        return GenerateDecoder(mode=self.mode, max_event_size=_NO_LIMIT)
+        return GenerateDecoder(mode=self.mode, max_event_size=_NO_LIMIT, fast_path=self.fast_path)
 
 
 _BY_DEFAULT = Folding()
@@ -151,7 +151,7 @@ def _read_stream(
     with suppress(StreamError):  # the one that is known
         decoder.close()
     if reading.error is None and decoder.error is not None:
-        is_none = not reading.events and front.strip()
+        is_none = not reading.events and not is_silence(front)
         reading.error = PayloadError(no_stream(front)) if is_none else decoder.error
         reading.error_code = checker.failure(None, reading.error, decoder.outputs, None, done=decoder.done)
     reading.done, reading.cut = decoder.done, decoder.cut

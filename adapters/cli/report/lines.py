@@ -73,7 +73,7 @@ def report_lines(reading: Reading, *, text_limit: int | None) -> Iterator[Text]:
         head.append(f"{plural(reading.events, 'event')}, {done}", style="default not bold")
     yield head
     for finding in reading.findings_of(None):
-        yield Text("  ").append_text(finding_line(finding, told=finding.code == reading.error_code))
+        yield Text("  ").append_text(finding_line(finding, told=is_told(finding, reading)))
     for index in sorted(reading.outputs):
         yield from _output_lines(reading, index, text_limit)
 
@@ -88,6 +88,11 @@ def finding_line(finding: Finding, *, told: bool = False) -> Text:
     message = "" if told else f": {one_line(finding.message)}"
     line.append(f" {finding.rule.title}{message}", style="default not bold")
     return line.append(where(finding), style="dim")
+
+
+def is_told(finding: Finding, reading: Reading) -> bool:
+    """Its message is that of the error, which goes to standard error."""
+    return reading.error is not None and words(reading.error).endswith(finding.message)
 
 
 def where(finding: Finding) -> str:
@@ -154,14 +159,12 @@ def _output_lines(reading: Reading, index: int, text_limit: int | None) -> Itera
     lanes = [f"{name} {lane or 'unknown'}" for name, lane in output.lanes.items()]
     yield field("lanes", one_line(", ".join(lanes)))
     yield field("replay", "; ".join(_replay_words(output)) or "none")
-    if output.error is not None:
-        yield field("error", one_line(words(output.error)), "red")
     findings = reading.findings_of(index)
     if not findings:
         yield field("anomalies", "none")
     for at, finding in enumerate(findings):
         line = field("" if at else "anomalies", "")
-        yield line.append_text(finding_line(finding))
+        yield line.append_text(finding_line(finding, told=is_told(finding, reading)))
 
 
 def _replay_words(output: Accumulator) -> Iterator[str]:

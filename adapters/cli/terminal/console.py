@@ -18,9 +18,17 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 TERMINAL_TEXT = 1200
 
 
+class _Output(Console):
+    """A console that leaves a closed pipe to the command as a whole."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich calls it while the error is being handled; its own would end the process with status 1."""
+        raise  # noqa: PLE0704
+
+
 def new_console() -> Console:
     """Standard output as it is now (tests and pipes change it)."""
-    return Console(highlight=False)
+    return _Output(highlight=False)
 
 
 class Hanging(Text):
