@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ...rollout import RolloutSample
     from .rounds import Comparison, Round
 
-_ROWS = 8
+#: With all else the panel has 23 lines then: it fits a terminal of 80 x 24.
+_ROWS = 5
 _SECONDS_PER_TOKEN = 0.03
 
 
@@ -167,9 +168,7 @@ class LiveView:
         progress.add_column(justify="right", no_wrap=True)
         bar = ProgressBar(total=TOKENS, completed=self._tokens, complete_style="green", finished_style="green")
         progress.add_row(Text(server_name(self._server), style="bold"), bar, Text(f"{self._tokens}/{TOKENS} tokens"))
-        parts: list[RenderableType] = [progress, self._table(), Text(), self._text]
-        if self._below:
-            parts += [Text(), *self._below]
+        parts: list[RenderableType] = [progress, self._table(), self._text, *self._below]
         title = f"[bold]rollout {self._number} of {len(ROUNDS)}[/]: {self._round.title}"
         return Panel(Group(*parts), title=title, title_align="left", box=ROUNDED, border_style="blue")
 

@@ -6,40 +6,63 @@ characters first, then HTML.  Pictures are :mod:`.charts`'.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import PurePath
 
-from ..check import Finding
+from ..check import Finding, words
 from ..reading import Reading, Timeline, Token, tokens_of
-from ..terminal import number, one_line, plural, quoted
+from ..terminal import LEVELS, level, number, one_line, plural, quoted
 from .arrays import load_by_layer, routing_summary, top_p_summary
 from .charts import bars, heat_map, marks
-from .lines import finish_words, mean_logprob, sent_text
+from .lines import finish_words, mean_logprob, sent_text, where
 
 _MOST_OUTPUTS = 16
 _MOST_TOKENS = 20_000
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #667; --line: #d9dee5; --blue: #2f6fde;
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #57606a; --line: #d9dee5; --blue: #2f6fde;
   --a: #1a7f37; --b: #9a6700; --c: #c4520a; --d: #cf222e; --card: #f6f8fa; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --paper: #12161c; --soft: #9aa4b2; --line: #2b323c;
   --blue: #6ea8fe; --a: #56d364; --b: #e3b341; --c: #ff9b50; --d: #ff7b72; --card: #1a2029; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 960px; padding: 0 1rem; }
-h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2.2rem;
-  border-bottom: 1px solid var(--line); } h3 { font-size: .95rem; margin: 1.2rem 0 .2rem; color: var(--soft); }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 1.5rem auto;
+  max-width: 900px; padding: 0 16px; }
+h1 { font-size: 1.4rem; margin: 0 0 .4rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: .95rem; margin: 1.2rem 0 .2rem; color: var(--soft); }
+.verdict { border-left: 4px solid; padding: .3rem .8rem; background: var(--card); overflow-wrap: anywhere; }
+.verdict.good { border-color: var(--a); } .verdict.bad { border-color: var(--d); }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .8rem .25rem 0;
-  vertical-align: top; } th { color: var(--soft); font-weight: 500; white-space: nowrap; }
+  vertical-align: top; overflow-wrap: anywhere; } th { color: var(--soft); font-weight: 500; white-space: nowrap; }
 .scroll { overflow-x: auto; } .text { font: 14px/1.7 ui-monospace, monospace; background: var(--card); padding: .8rem;
   border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
-svg { display: block; max-width: 100%; height: auto; font: 11px system-ui, sans-serif; } svg text { fill: var(--soft); }
-.grid { stroke: var(--line); } .bar, .heat { fill: var(--blue); }
+.findings td:not(.message) { white-space: nowrap; }
+.narrow { display: none; }
+@media (max-width: 700px) { .wide { display: none; } .narrow { display: block; }
+  .findings, .findings tbody, .findings tr { display: block; } .findings td { display: inline; padding-right: .5rem; }
+  .findings td:not(.message) { white-space: normal; }
+  .findings tr { padding: .5rem 0; border-bottom: 1px solid var(--line); } .findings .message { display: block; } }
+svg { display: block; font: 12px system-ui, sans-serif; } svg text { fill: var(--soft); }
+.grid, .frame { stroke: var(--line); } .bar, .heat { fill: var(--blue); }
 .a { color: var(--a); fill: var(--a); stroke: var(--a); }
 .b { color: var(--b); fill: var(--b); stroke: var(--b); } .c { color: var(--c); fill: var(--c); stroke: var(--c); }
 .d { color: var(--d); fill: var(--d); stroke: var(--d); } .n { color: var(--soft); fill: var(--soft); }
 .error { color: var(--d); } .warning { color: var(--b); } .note { color: var(--blue); } .legend { color: var(--soft); }
-.text span { stroke: none; }
+.legend span { white-space: nowrap; margin-right: .8rem; } .text span, .legend span { stroke: none; }
 """
+_CLASSES = ("a", "b", "c", "d")
+_LEGEND = " ".join(
+    f'<span class="{name}">■ {words_}</span>'
+    for name, words_ in (
+        ("a", f"logprob above {LEVELS[0]}"),
+        ("b", f"to {LEVELS[1]}"),
+        ("c", f"to {LEVELS[2]}"),
+        ("d", "lower"),
+        ("n", "null or none"),
+    )
+)
+_SHARED = " Tokens of one event have one text, which is coloured by their mean logprob."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -48,21 +71,25 @@ def html_report(reading: Reading, facts: Sequence[tuple[str, str]], timeline: Ti
 
     :param facts: names and words about the body as a whole.
     """
-    name = _safe(reading.name)
+    name = "standard input" if reading.name == "-" else _safe(PurePath(reading.name).name)
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>ssefold: {name}</title><style>{_STYLE}</style></head><body>"
     )
-    return head + f"<h1>{name}</h1>" + "\n".join(_body(reading, facts, timeline, layers)) + "</body></html>\n"
+    return (
+        head
+        + f"<h1>{name}</h1>{_verdict(reading)}"
+        + "\n".join(_body(reading, facts, timeline, layers))
+        + "</body></html>\n"
+    )
 
 
 def _body(reading: Reading, facts: Sequence[tuple[str, str]], timeline: Timeline | None, layers: int) -> Iterator[str]:
     yield _table([(name, _safe(value)) for name, value in facts])
-    if reading.findings:
-        yield "<h2>Anomalies</h2>"
-        yield _findings(reading.findings)
+    yield "<h2>Anomalies</h2>"
+    yield _findings(reading.findings) if reading.findings else "<p>Nothing remarkable.</p>"
     sizes = [float(step.end - step.offset) for step in reading.steps]
     yield _picture("Bytes per event", bars(sizes, label="bytes per event", unit="event", text=lambda v: f"{v:,.0f}"))
     if timeline is not None:
@@ -74,6 +101,20 @@ def _body(reading: Reading, facts: Sequence[tuple[str, str]], timeline: Timeline
         yield from _output(reading, index, layers)
     if len(indexes) > _MOST_OUTPUTS:
         yield f"<p>{plural(len(indexes) - _MOST_OUTPUTS, 'more output')} not shown.</p>"
+
+
+def _verdict(reading: Reading) -> str:
+    tokens = sum(len(output.token_ids) for output in reading.outputs.values())
+    counts = f"{plural(len(reading.outputs), 'output')}, {plural(tokens, 'token')}"
+    if reading.error is not None:
+        return f'<p class="verdict bad">Bad: {_safe(words(reading.error))} ({reading.error_code}). {counts}.</p>'
+    kinds = Counter(one.rule.severity for one in reading.findings)
+    if kinds["error"]:
+        first = next(one for one in reading.findings if one.rule.severity == "error")
+        said = f"{first.code}, {_safe(first.rule.title)}: {_safe(first.message)}"
+        return f'<p class="verdict bad">Bad: {said}. {counts}.</p>'
+    rest = " and ".join(plural(kinds[kind], kind) for kind in ("warning", "note") if kinds[kind])
+    return f'<p class="verdict good">Good: {counts}, {rest or "nothing remarkable"}.</p>'
 
 
 def _output(reading: Reading, index: int, layers: int) -> Iterator[str]:
@@ -90,7 +131,7 @@ def _output(reading: Reading, index: int, layers: int) -> Iterator[str]:
         rows.append(("top-p", f"{plural(top_p.rows, 'row')}, {top_p.fewest} to {top_p.most} ids kept"))
     yield f"<h2>Output {index}</h2>" + _table(rows)
     tokens = tokens_of(reading, index)
-    yield "<h3>Text, coloured by surprise</h3>" + _coloured(tokens, sent_text(output))
+    yield "<h3>Text, coloured by logprob</h3>" + _coloured(tokens, sent_text(output))
     chart = marks(
         [token.logprob for token in tokens],
         label="logprob per token", unit="token", text=lambda value: f"{value:.4f}", style=_style,
@@ -110,35 +151,35 @@ def _coloured(tokens: Sequence[Token], whole: str | None) -> str:
     if whole is None:
         return '<p class="legend">The server sent no text.</p>'
     spans = [
-        f'<span class="{_style(token.event_logprob)}" title="#{token.position}, id {token.token_id}, '
-        f'{number(token.logprob)}">{escape(quoted(token.text)[1:-1])}</span>'
+        f'<span class="{_style(token.event_logprob)}" title="{_title(token)}">{escape(quoted(token.text)[1:-1])}</span>'
         for token in tokens[:_MOST_TOKENS]
         if token.text
     ]
     more = len(tokens) - _MOST_TOKENS
     if more > 0:
         spans.append(f'<span class="n"> … {plural(more, "more token")}</span>')
-    legend = "".join(
-        f' <span class="{name}">{words}</span>'
-        for name, words in (("a", "expected"), ("b", "less so"), ("c", "surprising"), ("d", "very"), ("n", "null"))
-    )
-    return f'<div class="text">{"".join(spans)}</div><p class="legend">{legend}</p>'
+    shared = "" if all(token.of == 1 for token in tokens) else _SHARED
+    return f'<div class="text">{"".join(spans)}</div><p class="legend">{_LEGEND}{shared}</p>'
+
+
+def _title(token: Token) -> str:
+    if token.of == 1:
+        return f"#{token.position}, id {token.token_id}, {number(token.logprob)}"
+    return f"#{token.position - token.of + 1} to #{token.position}, mean {number(token.event_logprob)}"
 
 
 def _style(logprob: float | None) -> str:
-    if logprob is None:
-        return "n"
-    return "a" if logprob > -0.25 else "b" if logprob > -1.5 else "c" if logprob > -4.0 else "d"
+    return "n" if logprob is None else _CLASSES[level(logprob)]
 
 
 def _findings(findings: Sequence[Finding]) -> str:
     rows = [
-        f'<tr><td class="{one.rule.severity}">{one.code}</td><td>{_safe(one.rule.title)}</td>'
-        f"<td>{'' if one.index is None else f'output {one.index}'}</td><td>{_safe(one.message)}</td>"
-        f"<td>byte {one.offset:,}{f', {one.count:,} times' if one.count > 1 else ''}</td></tr>"
+        f'<tr><td class="{one.rule.severity}">{one.code} {one.rule.severity}</td>'
+        f"<td>{'' if one.index is None else f'output {one.index}'}</td><td>{_safe(one.rule.title)}</td>"
+        f'<td class="message">{_safe(one.message)}{where(one)}</td></tr>'
         for one in findings
     ]
-    return f'<div class="scroll"><table>{"".join(rows)}</table></div>'
+    return f'<table class="findings">{"".join(rows)}</table>'
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> str:

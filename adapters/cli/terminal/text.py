@@ -13,6 +13,9 @@ from typing import Any
 
 from rich.text import Text
 
+#: Logprobs at which a token becomes more surprising: probabilities of 78 %, 22 % and 1.8 %.
+LEVELS = (-0.25, -1.5, -4.0)
+_STYLES = ("green", "yellow", "dark_orange", "bold red")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
 
 
@@ -33,15 +36,14 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else _escape(char) for char in " ".join(text.split()))
 
 
+def level(logprob: float) -> int:
+    """How surprising a token is, from 0 (expected) to ``len(LEVELS)``."""
+    return sum(logprob <= bound for bound in LEVELS)
+
+
 def surprise(logprob: float | None) -> str:
     """The style of a token that was this probable."""
-    if logprob is None:
-        return "dim italic"
-    if logprob > -0.25:
-        return "green"
-    if logprob > -1.5:
-        return "yellow"
-    return "dark_orange" if logprob > -4.0 else "bold red"
+    return "dim italic" if logprob is None else _STYLES[level(logprob)]
 
 
 def number(value: float | None) -> str:

@@ -50,6 +50,22 @@ def test_a_pipe_gets_whole_lines(data: Path) -> None:
 
 
 @pytest.mark.parametrize("at", range(len(ROUNDS)), ids=lambda at: ROUNDS[at].cut)
+def test_the_live_panel_fits_80_by_24(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_demo_view.LiveView, "pace", 0.0)
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, color_system=None, width=80, height=24, highlight=False)
+    view = LiveView(console)
+    try:
+        asyncio.run(play(ROUNDS[at], at + 1, view))
+    finally:
+        view.close()
+    # Rich crops what is higher than the terminal, but for the last time it is drawn.
+    last = file.getvalue()[file.getvalue().rindex("╭") :]
+    assert len(last.splitlines()) <= 24
+    assert f"{TOKENS} of {TOKENS} equal" in last
+
+
+@pytest.mark.parametrize("at", range(len(ROUNDS)), ids=lambda at: ROUNDS[at].cut)
 def test_the_live_panel_ends_with_the_whole_story(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_demo_view.LiveView, "pace", 0.0)
     console, file = terminal(110)
