@@ -1,6 +1,8 @@
 """A gateway that passes a stream on untouched, byte by byte, and folds it on the side to log what went through.
 
-python gateway_fastapi.py http://localhost:30000     then POST http://127.0.0.1:8000/generate
+Needs: pip install httpx fastapi uvicorn, and ssefold itself (in a clone: pip install .)
+Run:   python gateway_fastapi.py [http://localhost:30000], then POST http://127.0.0.1:8000/generate
+Without a URL it uses a fake server (FakeSGLang).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
 from ssefold import GenerateDecoder, StreamError
+from ssefold.transports.testing import FakeSGLang
 
 log = logging.getLogger("gateway")
 
@@ -54,4 +57,5 @@ if __name__ == "__main__":
     import uvicorn
 
     logging.basicConfig(level=logging.INFO)
-    uvicorn.run(make_app(sys.argv[1]), port=8000)
+    with FakeSGLang() as fake:
+        uvicorn.run(make_app(sys.argv[1] if len(sys.argv) > 1 else fake.url), port=8000)

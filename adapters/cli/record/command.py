@@ -82,7 +82,7 @@ def record(
 
             with show_progress(progress, quiet=json_):
                 failure = _record(url, request, fields, body.file, note, progress)
-            if progress.size:
+            if body.file.tell():
                 body.commit()
                 sidecar.commit()
             else:

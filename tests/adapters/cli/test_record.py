@@ -158,7 +158,7 @@ def test_interrupted_what_came_is_valid_and_the_server_is_told(payload: Path, ru
         arguments = ["record", f"{server.url}/generate", "--payload", str(payload), "-o", str(out)]
         recorder = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
         server.wait_until(lambda counters: counters.tokens >= 7)
-        while not any(part.stat().st_size for part in tmp_path.glob("out.sse.*.part")):
+        while not any(part.stat().st_size for part in tmp_path.glob("out.sse.[0-9]*.part")):
             assert recorder.poll() is None
             os.sched_yield()
         recorder.send_signal(signal.SIGINT)
