@@ -27,9 +27,8 @@ def make_app(upstream: str) -> FastAPI:
 
     @app.post("/generate")
     async def generate(request: Request) -> StreamingResponse:
-        body = await request.body()
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
-        asked = client.build_request("POST", f"{upstream}/generate", content=body, headers=headers)
+        asked = client.build_request("POST", f"{upstream}/generate", content=await request.body(), headers=headers)
         response = await client.send(asked, stream=True)
         kind = response.headers.get("content-type")
         return StreamingResponse(tee(response), status_code=response.status_code, media_type=kind)
@@ -41,7 +40,7 @@ async def tee(response: httpx.Response) -> AsyncIterator[bytes]:
     decoder = GenerateDecoder()
     try:
         async for data in response.aiter_raw():
-            yield data  # first: whatever folding makes of it, the client gets its bytes
+            yield data  # first, whatever folding makes of it
             if decoder.error is None:
                 decoder.feed(data)
         decoder.close()
