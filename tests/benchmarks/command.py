@@ -52,9 +52,9 @@ def measure(scale: Scale) -> list[Section]:
         reached = cost.cpu <= seconds and cost.memory <= megabytes
         bars.append(Bar(f"`{name}` of {size:,.0f} MB", f"at most {seconds:g} s, {megabytes:g} MB", measured, reached))
     text = (
-        f"A recording of {scale.main:,} tokens, cumulative, with logprobs: {size:,.1f} MB. Each command runs in a process "
-        "of its own; CPU time includes the start of Python, and is the least of some rounds. Memory is the most that was "
-        "resident."
+        f"A recording of {scale.main:,} tokens, cumulative, with logprobs: {size:,.1f} MB. Each command runs in a "
+        "process of its own. CPU time includes the start of Python and is the least of some rounds; memory is the most "
+        "that was resident."
     )
     return [Section("The command", text, ["command", "CPU s", "MB", "MB/s"], rows, bars)]
 
