@@ -53,11 +53,10 @@ types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the pub
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
 
-docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .site/
-	@# The variable: Material's makers advertise on every build otherwise.  Not --quiet: it would hide the warnings that
-	@# --strict counts.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
-	@echo "open .site/index.html"
+docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .site/html
+	$(PYTHON) .ci/site_pages.py
+	PYTHONPATH=.ci $(BIN)/zensical build --strict --config-file .site/mkdocs.yml
+	@echo "open .site/html/index.html"
 
 fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES=60)
 	$(BIN)/python -m tests.fuzz.campaign $$(( $(MINUTES) * 60 ))
