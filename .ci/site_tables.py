@@ -1,4 +1,4 @@
-"""Python-Markdown extension: a bar in a table's code is written ``\\|``, and shown without the backslash.
+"""Python-Markdown extension: a bar in a table's code is written with a backslash, and shown without it.
 
 Code hosts take the backslash away; Python-Markdown leaves it there.
 """
@@ -6,10 +6,13 @@ Code hosts take the backslash away; Python-Markdown leaves it there.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
+
+if TYPE_CHECKING:
+    from markdown import Markdown
 
 
 class _Bars(Postprocessor):

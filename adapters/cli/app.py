@@ -1,8 +1,8 @@
-"""The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
+"""The ``ssefold`` command: its subcommands, its exit statuses, and how it reports a failure.
 
 Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
-something it needs is missing, or a file cannot be read or written; 141 whoever read its output has stopped, as for
-any tool that a closed pipe ends.  What a subcommand does is in its own module, which
+something it needs is missing, or a file cannot be read or written; 141 the reader of its
+output closed the pipe, as for any tool.  What a subcommand does is in its own module, which
 is imported when it is asked for: a third of a second for all of them is long for one.
 """
 
@@ -96,7 +96,7 @@ class App(click.Group):
 
 @contextmanager
 def _closed_pipe() -> Iterator[None]:
-    """End quietly when whoever read standard output has stopped."""
+    """End quietly when the reader of standard output closes the pipe."""
     try:
         yield
     except OSError as error:

@@ -146,9 +146,7 @@ def _lines(found: Inspected, *, with_tokens: bool) -> Iterator[Text]:
     for name, value in _facts(found):
         yield field(name, value)
     for at, finding in enumerate(reading.findings_of(None)):
-        yield field("" if at else "anomalies", "").append_text(
-            finding_line(finding, told=finding.code == reading.error_code)
-        )
+        yield field("" if at else "anomalies", "").append_text(finding_line(finding, told=is_told(finding, reading)))
     for index in sorted(reading.outputs):
         yield Text()
         yield from _output(reading, index, with_tokens=with_tokens)

@@ -80,8 +80,8 @@ def _lines(reading: Reading) -> Iterator[Text]:
         yield name.append(": nothing remarkable", style="default not bold")
         return
     counts = Counter(finding.rule.severity for finding in reading.findings)
-    told = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind])
-    yield name.append(f": {told}", style="default not bold")
+    counted = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind])
+    yield name.append(f": {counted}", style="default not bold")
     for finding in reading.findings:
         where = "" if finding.index is None else f"output {finding.index}: "
         yield Text(f"  {where}").append_text(finding_line(finding))

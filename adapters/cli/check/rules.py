@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "note"]
 class Rule(NamedTuple):
     """One rule.
 
-    :ivar severity: ``error``: the stream can not be used as it is; ``warning``: it can, and something was lost or is
+    :ivar severity: ``error``: the stream cannot be used as it is; ``warning``: it can, and something was lost or is
         likely to go wrong; ``note``: legal, and a reader that does not know it gets it wrong.
     :ivar explanation: what happened and why, as far as the server's source tells.
     :ivar remedy: what to do.
@@ -40,7 +40,7 @@ RULES = _by_code(
     ),
     Rule(
         "SG002", "error", "data that is not JSON",
-        "An event's data is not valid JSON in UTF-8. SGLang writes with orjson, which always is; somebody between "
+        "An event's data is not valid JSON in UTF-8. SGLang writes with orjson, which always is; a proxy "
         "changed or cut the bytes, or an error page came in the place of a stream.",
         "Record the stream beside the server and compare.",
     ),
@@ -53,13 +53,13 @@ RULES = _by_code(
         "SG004", "warning", "the body ends inside an event",
         "The last event lacks its blank line, so it was dropped, as the norm says: half an event may be half a number. "
         "A proxy or the server closed the connection in the middle of a write.",
-        "Resume from what came before; look at timeouts of proxies.",
+        "Resume from the tokens before it; look at timeouts of proxies.",
     ),
     Rule(
         "SG005", "note", "bytes that SGLang does not send",
         "SGLang's events are one `data: ` line and a blank one. A byte order mark, carriage returns, comments and the "
         "fields event, id and retry come from gateways and proxies (Dynamo sends `:` as keep-alive).",
-        "Nothing; but a client that reads `data: ` by its own hand may trip over it.",
+        "Nothing; but a hand-written reader of `data: ` lines may fail on it.",
     ),
     Rule(
         "SG006", "note", "line separators inside JSON",
@@ -135,7 +135,7 @@ RULES = _by_code(
     Rule(
         "SG201", "error", "an output has no end",
         "The body ended and no finish_reason came: the server died or raised, a proxy cut, or a relay took model text "
-        "for [DONE]. The tokens that came are an exact prefix.",
+        "for [DONE]. The tokens so far are an exact prefix.",
         "Resume from them.",
     ),
     Rule(
@@ -161,7 +161,7 @@ RULES = _by_code(
     ),
     Rule(
         "SG206", "note", "aborted while running",
-        "/abort_request or pause_generation ended it. What came is good, replay arrays included.",
+        "/abort_request or pause_generation ended it. The tokens are valid, replay arrays included.",
         "Resume if it was to go on.",
     ),
     Rule(
@@ -194,7 +194,7 @@ RULES = _by_code(
     ),
     Rule(
         "SG212", "warning", "data after [DONE]",
-        "[DONE] is SGLang's last event. What came behind it was folded all the same.",
+        "[DONE] is SGLang's last event. Data after it was folded nevertheless.",
         "Look for a gateway that glues responses together.",
     ),
     Rule(

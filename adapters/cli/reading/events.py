@@ -17,7 +17,7 @@ _PLAIN = b"data: "
 
 
 class Event(NamedTuple):
-    """One event, or what a body has behind its last one.
+    """One event, or what follows the last one.
 
     :ivar offset: of its first field line in the body.
     :ivar start: where ``raw`` begins: the end of the event before.

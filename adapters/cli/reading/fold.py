@@ -85,7 +85,7 @@ class Folding(NamedTuple):
 _BY_DEFAULT = Folding()
 
 Watch: TypeAlias = Callable[[Event, Sequence[Update], Mapping[int, Accumulator]], None]
-"""Sees each event with its updates and all outputs as it left them; also those after a failure, and what is behind
+"""Sees each event with its updates and all outputs as it left them; also those after a failure, and what follows
 the last event."""
 
 

@@ -32,7 +32,7 @@ class Reads:
 
     :ivar header: the first line.
     :ivar times: seconds since the request, one a read, never falling; :ivar sizes: bytes.
-    :ivar end: how the recording ended; None if nobody said.
+    :ivar end: how the recording ended; None if the recorder was killed.
     """
 
     header: dict[str, Any] = field(default_factory=dict[str, Any])

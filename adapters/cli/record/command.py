@@ -1,6 +1,6 @@
 """``ssefold record``: the raw bytes of a response, and beside them when each read came.
 
-The recorder writes what comes and judges nothing: a stream that can not be folded is what somebody wants to see.
+The recorder writes what comes and judges nothing: a stream that cannot be folded is what somebody wants to see.
 Folding runs along for the progress line only.
 """
 
@@ -149,7 +149,7 @@ def _said(response: httpx.Response) -> str:
 
 
 def _fold(decoder: GenerateDecoder, data: bytes) -> int:
-    """Tokens so far, as far as they can be told."""
+    """Tokens so far; 0 if the stream cannot be folded."""
     if decoder.error is None:
         with suppress(StreamError):
             decoder.feed(data)

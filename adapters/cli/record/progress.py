@@ -1,4 +1,4 @@
-"""How a running recording looks: a line that moves on a terminal, one line at the end elsewhere.
+"""Progress display of ``ssefold record``.
 
 On standard error, since standard output may carry the bytes.  Knows counts and seconds.
 """

@@ -1,4 +1,4 @@
-"""What is told about a folded body: lines for people, JSON for machines, and a page with charts."""
+"""The report of a folded body: lines for people, JSON for machines, and a page with charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told about a folded body: as plain data for machines, and as lines for people.
+"""The report of a folded body: as plain data for machines, and as lines for people.
 
 Both say the same.  Knows readings; how they came about is :mod:`.fold`'s matter.
 """

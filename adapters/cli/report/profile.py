@@ -48,7 +48,7 @@ class Guess:
 
     :ivar server: in words.
     :ivar oldest: and ``newest``: versions of SGLang, where it was SGLang itself.
-    :ivar incremental: ``--incremental-streaming-output`` (``--stream-output`` before 0.5.10); None: can not be told.
+    :ivar incremental: ``--incremental-streaming-output`` (``--stream-output`` before 0.5.10); None: cannot be told.
     :ivar tokens_only: ``--skip-tokenizer-init``.
     """
 

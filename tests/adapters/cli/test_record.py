@@ -150,7 +150,7 @@ def test_a_url_that_leads_nowhere_is_one_line(url: str, run: Run) -> None:
     assert ran.err.splitlines()[-1].startswith("ssefold: ")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C can not be sent to one process there")
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one process there")
 def test_interrupted_what_came_is_valid_and_the_server_is_told(payload: Path, run: Run, tmp_path: Path) -> None:
     out = tmp_path / "out.sse"
     with FakeSGLang(GreedyModel()) as server:
@@ -235,7 +235,7 @@ class Serving:
         assert said == ""
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C can not be sent to one process there")
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one process there")
 def test_a_fake_server_until_ctrl_c(run: Run, payload: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.sse"
     with Serving("--profile", "0.5.10-incremental", "--interval", "3") as url:
@@ -249,7 +249,7 @@ def test_a_fake_server_until_ctrl_c(run: Run, payload: Path, tmp_path: Path) -> 
     assert run("diff", out, again).status == 0
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C can not be sent to one process there")
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one process there")
 def test_a_fake_server_on_the_port_that_was_asked_for(run: Run, payload: Path, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
