@@ -13,7 +13,7 @@ from ssefold import FinishReason, PayloadError, ReplayArray, ReplayError, TopPRe
 from ssefold.adapters.rollout import RolloutError, RolloutSample, run
 from ssefold.adapters.slime import SGLangStreamAccumulator
 
-from .slime_runs import chunk, pairs_of
+from ..fakes import chunk, pairs_of
 
 ABORT = FinishReason({"type": "abort", "message": "Aborted", "status_code": None})
 STOP = FinishReason({"type": "stop", "matched": 2})

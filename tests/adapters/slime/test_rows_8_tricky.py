@@ -14,7 +14,8 @@ import pytest
 from ssefold import StreamError
 from ssefold.adapters import slime as adapter
 
-from .slime_runs import STOP, Run, b64, lines_response, stream_of
+from ..fakes import STOP, b64, lines_response, stream_of
+from .runs import Run
 
 
 def test_point_1_what_is_sent_does_not_grow_with_the_sample(slime: Any) -> None:

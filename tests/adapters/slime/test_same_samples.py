@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ssefold.adapters import slime as adapter
 
-from .slime_runs import LENGTH, STOP, Run, b64, lines_response, state_of, stream_of
+from ..fakes import LENGTH, STOP, b64, lines_response, stream_of
+from .runs import Run, state_of
 
 ABORT = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ssefold import PayloadError, ProtocolError, ReplayError, ServerError
 from ssefold.adapters.slime import SGLangStreamAccumulator, SGLangStreamUpdate
 
-from .slime_runs import LENGTH, STOP, b64, chunk, pairs_of, stream_of
+from ..fakes import LENGTH, STOP, b64, chunk, pairs_of, stream_of
 
 MODES = ["cumulative", "incremental"]
 
@@ -229,7 +229,7 @@ def test_old_and_new_accumulators_agree_on_every_stream_that_both_accept(
     case: tuple[Any, list[dict[str, Any]]],
 ) -> None:
     pytest.importorskip("numpy", reason="the restated rules decode with NumPy")
-    from .standins.slime.rollout.streaming_utils import ReferenceAccumulator
+    from ..standins.slime.rollout.streaming_utils import ReferenceAccumulator
 
     mode, chunks = case
     old, new = ReferenceAccumulator(output_mode=mode), SGLangStreamAccumulator(output_mode=mode)
@@ -252,7 +252,7 @@ def test_old_and_new_accumulators_agree_on_every_stream_that_both_accept(
 def test_both_accept_what_a_server_sends(mode: Any, tokens: list[int], step: int, text: bool, finish: Any) -> None:
     """So that the agreement above is not one about nothing."""
     pytest.importorskip("numpy", reason="the restated rules decode with NumPy")
-    from .standins.slime.rollout.streaming_utils import ReferenceAccumulator
+    from ..standins.slime.rollout.streaming_utils import ReferenceAccumulator
 
     rows = {"top_p_token_ids": b64(tokens), "top_p_token_offsets": b64(range(len(tokens) + 1))}
     chunks = stream_of(tokens, incremental=mode == "incremental", step=step, text=text, finish=finish, **rows)

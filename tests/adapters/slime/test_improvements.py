@@ -13,9 +13,10 @@ import pytest
 from ssefold import PayloadError, ProtocolError, ReplayError, ServerError
 from ssefold.adapters.slime import SGLangStreamAccumulator
 
-from .slime_runs import ABSENT, STOP, Run, b64, bytes_response, chunk, lines_response, pairs_of, state_of, stream_of
+from ..fakes import STOP, b64, bytes_response, chunk, lines_response, pairs_of, stream_of
+from .runs import ABSENT, Run, state_of
 
-STREAMS = Path(__file__).parent.parent / "data" / "streams"
+STREAMS = Path(__file__).parents[2] / "data" / "streams"
 
 
 def resumable(slime: Any, **changes: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from ssefold.transports.testing import FakeSGLang
 
-from .test_slime_over_http import Call
+from .test_over_http import Call
 
 httpx = pytest.importorskip("httpx", reason="slime's client is httpx's")
 

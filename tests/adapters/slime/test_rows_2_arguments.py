@@ -10,7 +10,8 @@ import pytest
 
 from ssefold.adapters import slime as adapter
 
-from .slime_runs import ABSENT, STOP, Run, args_of, lines_response, state_of, stream_of
+from ..fakes import STOP, lines_response, stream_of
+from .runs import ABSENT, Run, args_of, state_of
 
 
 class Recorded(SimpleNamespace):

@@ -13,7 +13,8 @@ import pytest
 
 from ssefold.adapters import slime as adapter
 
-from .slime_runs import LENGTH, RESPONSES, STOP, Client, Run, b64, chunk, lines_response, state_of, stream_of
+from ..fakes import LENGTH, RESPONSES, STOP, Client, b64, chunk, lines_response, stream_of
+from .runs import Run, state_of
 
 
 def finished(*tokens: int, **terminal: Any) -> Any:

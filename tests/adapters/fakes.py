@@ -1,8 +1,7 @@
-"""Runs of ``generate_streaming`` against the stand-in: chunks as servers send them, responses that know little."""
+"""What servers send, and clients and responses that know little: for adapters that use a framework's own client."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from array import array
@@ -10,8 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
-
-from ssefold.adapters import slime as adapter
 
 PROMPT = [1, 2]
 
@@ -76,32 +73,6 @@ class Tokenizer:
         return "".join(f"({token})" for token in token_ids)
 
 
-def state_of(**changes: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{"tokenizer": Tokenizer(), "processor": None, "aborted": False, **changes})
-
-
-def args_of(**changes: Any) -> SimpleNamespace:
-    given = {
-        "ci_test": False,
-        "sglang_router_ip": "frontend",
-        "sglang_router_port": 8000,
-        "use_rollout_routing_replay": False,
-        "sglang_incremental_streaming_output": True,
-        "router_policy": None,
-        "sglang_speculative_algorithm": False,
-        "num_layers": 1,
-        "moe_router_topk": 1,
-        "partial_rollout": False,
-        "mask_offpolicy_in_partial_rollout": False,
-        "custom_generate_function_path": "ssefold.adapters.slime.generate_streaming",
-        **changes,
-    }
-    return SimpleNamespace(**{name: value for name, value in given.items() if value is not ABSENT})
-
-
-ABSENT = object()
-
-
 class Client:
     """Knows ``stream`` and nothing else, with exactly these arguments."""
 
@@ -162,20 +133,3 @@ RESPONSES: dict[str, Callable[[Iterable[Any]], Any]] = {
     "bytes cut": lambda chunks: bytes_response(chunks, cut=7),
     "raw bytes": lambda chunks: bytes_response(chunks, name="aiter_raw"),
 }
-
-
-class Run:
-    """One or more calls of ``generate_streaming`` with one state and client."""
-
-    def __init__(self, slime: Any, *responses: Any, state: Any = None, **args: Any) -> None:
-        self.state = state_of() if state is None else state
-        self.client = Client(*responses)
-        self.args = args_of(**args)
-        slime.http_utils._http_client = self.client
-        slime.sglang_rollout.GenerateState = lambda _args: self.state
-
-    def __call__(self, sample: Any, **params: Any) -> Any:
-        return asyncio.run(self.call(sample, **params))
-
-    async def call(self, sample: Any, **params: Any) -> Any:
-        return await adapter.generate_streaming(self.args, sample, {"max_new_tokens": 8, **params})

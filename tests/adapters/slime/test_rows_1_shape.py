@@ -14,7 +14,8 @@ import pytest
 
 from ssefold.adapters import slime as adapter
 
-from .slime_runs import STOP, Run, args_of, chunk, lines_response, state_of, stream_of
+from ..fakes import STOP, chunk, lines_response, stream_of
+from .runs import Run, args_of, state_of
 
 
 def test_row_1_parameter_names_and_no_evaluation() -> None:

@@ -18,7 +18,7 @@ from ssefold import PayloadError, ProtocolError, ReplayError, ServerError
 from ssefold.adapters import miles as adapter
 from ssefold.transports.testing import PROFILES, FakeSGLang, Fault, GreedyModel
 
-from .slime_runs import LENGTH, RESPONSES, STOP, Client, Tokenizer, b64, chunk, lines_response, pairs_of, stream_of
+from ..fakes import LENGTH, RESPONSES, STOP, Client, Tokenizer, b64, chunk, lines_response, pairs_of, stream_of
 
 np = pytest.importorskip("numpy", reason="miles' replay arrays are NumPy's")
 

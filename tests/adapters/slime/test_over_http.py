@@ -11,7 +11,7 @@ import pytest
 from ssefold.adapters import slime as adapter
 from ssefold.transports.testing import PROFILES, FakeSGLang, Fault, GreedyModel
 
-from .slime_runs import args_of, state_of
+from .runs import args_of, state_of
 
 httpx = pytest.importorskip("httpx", reason="slime's client is httpx's")
 

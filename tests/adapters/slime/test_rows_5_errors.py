@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from .slime_runs import STOP, Run, lines_response, stream_of
+from ..fakes import STOP, lines_response, stream_of
+from .runs import Run
 
 ROWS: dict[str, Any] = {"top_p_token_ids": [7], "top_p_token_offsets": [0, 1]}
 
