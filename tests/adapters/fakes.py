@@ -52,6 +52,7 @@ def stream_of(
 
 STOP = {"type": "stop", "matched": 2}
 LENGTH = {"type": "length", "length": 3}
+ABORT = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
 
 
 def body_of(chunks: Iterable[Any]) -> bytes:

@@ -31,7 +31,8 @@ def test_only_these_arguments_are_read(slime: Any) -> None:
     run = Run(slime, finished())
     run.args = Recorded(**vars(args_of()))
     run(slime.Sample(prompt="p", session_id="s"))
-    assert vars(run.args)["_read"] - {"use_score_centering", "ssefold_abort"} == {
+    ours = {"use_score_centering", "ssefold_abort", "ssefold_abort_timeout", "ssefold_fast_path"}
+    assert vars(run.args)["_read"] - ours == {
         "ci_test",
         "sglang_router_ip",
         "sglang_router_port",

@@ -1,0 +1,91 @@
+"""Updates of a response as slime's updates, and failures of a response in slime's words.
+
+Knows nothing of requests and samples.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from ssefold import GenerateDecoder, IncompleteStreamError, PayloadError, ProtocolError, StreamError, Update
+from ssefold.update import meta_of
+from ssefold.views import thaw
+
+from .._call import CallTokens, StreamMode
+from .stream import SGLangStreamUpdate, check_length_given
+
+_log = logging.getLogger("ssefold.adapters.slime")
+
+_NO_FINISH = "SGLang streaming response ended without a terminal finish_reason."
+
+
+class SlimeCall:
+    """One response.
+
+    :ivar decoder: to be fed.
+    :ivar tokens: what was taken so far.
+    :ivar last_meta: ``meta_info`` of the last update.
+    """
+
+    def __init__(self, mode: StreamMode, *, fast_path: bool) -> None:
+        self.tokens = CallTokens(mode)
+        self.last_meta: dict[str, Any] = {}
+        self.decoder: GenerateDecoder = _Decoder(mode=mode, on_bad_json="skip", fast_path=fast_path)
+        self._mode: StreamMode = mode
+
+    def take(self, update: Update) -> SGLangStreamUpdate:
+        """The update as slime has it.
+
+        :raises ProtocolError: it lacks the counter that slime needs.
+        """
+        # A dict of its own, as slime's are; what is in it belongs to nobody else either, unless the chunk is plain.
+        plain = update.finish_reason is None and update.top_p is None and update.routed_experts is None
+        meta = dict(meta_of(update)) if plain else thaw(meta_of(update))
+        check_length_given(meta)
+        self.last_meta = meta
+        tokens, log_probs = self.tokens.take(update)
+        # What ends a call describes all of it: newer samples take weight versions only beside tokens.
+        whole = update.replace or (update.finish_reason is not None and not tokens and bool(self.tokens.tokens))
+        if whole:
+            tokens, log_probs = list(self.tokens.tokens), list(self.tokens.log_probs)
+        return SGLangStreamUpdate(whole, tokens, log_probs, meta)
+
+    def in_slimes_words(self, error: StreamError) -> StreamError:
+        """The same error, with the fragments of a message that callers of slime's look for."""
+        if isinstance(error, IncompleteStreamError):
+            return IncompleteStreamError(f"{_NO_FINISH} More exactly: {error}", partial=error.partial)
+        text = str(error)
+        if not isinstance(error, ProtocolError) or text.startswith("SGLang"):
+            return error
+        if not ("output_token_logprobs" in text or "mode=" in text):
+            return error
+        return ProtocolError(
+            f"SGLang {self._mode} streaming output has inconsistent output_token_logprobs_length: {error}",
+            partial=error.partial,
+        )
+
+
+class _Decoder(GenerateDecoder):
+    """Says which payloads it passes over, and refuses the one kind that slime reads and nobody can train on."""
+
+    def _skip(self, data: bytes) -> None:
+        super()._skip(data)
+        if b"NaN" in data or b"Infinity" in data:
+            _refuse_numbers(data)
+        _log.warning("sglang_streaming: skipping non-JSON chunk: %r", data[:480].decode("utf-8", "replace")[:120])
+
+
+def _refuse_numbers(data: bytes) -> None:
+    found: list[str] = []
+    try:
+        json.loads(data, parse_constant=found.append)
+    except ValueError:
+        return
+    if found:
+        raise PayloadError(
+            f"{found[0]} in the chunk {data[:80].decode('utf-8', 'replace')!r}...: it is no JSON, and a logprob of that"
+            " value cannot be trained on. SGLang writes null: look at what is between it and here, and at the sampler's"
+            " numerics (weights that were loaded last)"
+        )
