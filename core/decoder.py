@@ -16,13 +16,10 @@ from .errors import IncompleteStreamError, StreamError
 from .fold.lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
-from .sse.lines import as_bytes
 from .sse.parser import SSEParser
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20
-_WORTH_A_RUN = 4096
-_FIRST_LOOK = 2048
 
 
 class GenerateDecoder:
@@ -32,6 +29,8 @@ class GenerateDecoder:
     :param on_bad_json: ``"skip"`` passes over payloads that are not JSON and counts them in :attr:`skipped`; counters
         still catch tokens that were lost with them.
     :param max_event_size: bound, in bytes, on what is buffered for one event.
+    :param fast_path: False parses and plans every payload in full.  The results are the same; it takes longer.  For
+        whoever doubts a sample.
     :raises ValueError: an argument that is none of these.
     """
 
@@ -41,15 +40,13 @@ class GenerateDecoder:
         mode: Mode = "auto",
         on_bad_json: Literal["raise", "skip"] = "raise",
         max_event_size: int = _MAX_EVENT_SIZE,
+        fast_path: bool = True,
     ) -> None:
         if on_bad_json not in ("raise", "skip"):
             raise ValueError(f"on_bad_json must be 'raise' or 'skip', not {on_bad_json!r}")
         Accumulator(mode)  # an unknown mode is refused here, not at the first chunk
-        self._max_event_size = max_event_size
         self._parser = SSEParser(max_event_size=max_event_size)
         self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None)
-        # What is left of the read being folded.
-        self._rest = b""
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -76,21 +73,16 @@ class GenerateDecoder:
         """
         if self._closed:
             raise ValueError("feed() after close(): make a new GenerateDecoder for each response body")
-        self._rest = data if type(data) is bytes else as_bytes(data)
         if self.error is not None:
-            self._look_for_done(self._rest)
+            self._look_for_done(data)
             raise self.error
         updates: list[Update] = []
         try:
-            if len(self._rest) >= _WORTH_A_RUN:
-                self._fold_run(updates)
-            data, self._rest = self._rest, b""
             self._outputs.fold(self._parser.feed(data), updates)
             if self._parser.error is not None:
                 raise self._parser.error
         except StreamError as error:
             self._fail(error)
-            self._look_for_done(self._rest)
             if not updates:
                 raise
         return updates
@@ -115,22 +107,8 @@ class GenerateDecoder:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
 
-    def _fold_run(self, updates: list[Update]) -> None:
-        """Fold what can be folded at once from the front of a large read, and leave the rest in ``self._rest``."""
-        if not self.outputs:
-            self._fold_part(_FIRST_LOOK, updates)  # which says what is to be expected of the others
-        if self._outputs.expects_run:
-            if not self._parser.is_between_events:
-                self._fold_part(self._rest.find(b"\n\n") + 2, updates)
-            if self._parser.is_between_events and len(self._rest) <= self._max_event_size:
-                self._rest = self._rest[self._outputs.fold_run(self._rest, updates) :]
-
-    def _fold_part(self, end: int, updates: list[Update]) -> None:
-        part, self._rest = self._rest[:end], self._rest[end:]
-        self._outputs.fold(self._parser.feed(part), updates)
-
-    def _look_for_done(self, data: bytes) -> None:
-        # Nothing is folded after a failure, but [DONE] behind an error event is still worth knowing.
+    def _look_for_done(self, data: bytes | bytearray | memoryview) -> None:
+        # Nothing is folded after a failure, but [DONE] after an error event is still worth knowing.
         with suppress(StreamError, ValueError):
             self._outputs.look_for_done(self._parser.feed(data))
 

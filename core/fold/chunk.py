@@ -7,29 +7,12 @@ came before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import PayloadError
 from .finish import FinishReason
 
-
-class Skips(NamedTuple):
-    """What was left out of a chunk because its bytes equal those of the chunk before.
-
-    :ivar text: characters left out at the front of ``text``.
-    :ivar ids: entries left out at the front of ``output_ids``.
-    :ivar lists: entries left out at the front of token-aligned lists of ``meta_info``, by name.
-    :ivar constants: values of ``meta_info`` left out whole, by name.
-    """
-
-    text: int
-    ids: int
-    lists: Mapping[str, int]
-    constants: tuple[str, ...]
-
-
 _LARGEST = 2**63
-NOTHING_SKIPPED: Final = Skips(0, 0, {}, ())
 
 
 class Chunk(NamedTuple):
@@ -49,10 +32,9 @@ class Chunk(NamedTuple):
     completion: int | None
     finish: FinishReason | None
     top: dict[str, Any]
-    skips: Skips
 
 
-def read_chunk(data: dict[str, Any], skips: Skips = NOTHING_SKIPPED) -> Chunk:
+def read_chunk(data: dict[str, Any]) -> Chunk:
     """Name and type the fields of one parsed payload.  ``data`` becomes ours: its ``meta_info`` may be edited.
 
     :raises PayloadError: it is no chunk at all, or an interpreted field has the wrong type.
@@ -89,7 +71,6 @@ def read_chunk(data: dict[str, Any], skips: Skips = NOTHING_SKIPPED) -> Chunk:
         completion,
         None if finish is None else FinishReason.parse(finish),
         data,
-        skips,
     )
 
 

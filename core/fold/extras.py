@@ -74,7 +74,6 @@ class ExtraStep(NamedTuple):
 def plan_extras(
     meta: Mapping[str, Any],
     extras: Mapping[str, Extra],
-    skipped: Mapping[str, int],
     *,
     total: int,
     rows_total: int | None,
@@ -84,7 +83,6 @@ def plan_extras(
     """Place every token-aligned list of a chunk.
 
     ``total``: tokens of the output after this chunk.  ``rows_total``: the logprob rows' own counter, if it came.
-    ``skipped``: entries at a list's front that are known to be ours and were left out.
 
     :raises ProtocolError: a list that SGLang keeps aligned is not.
     :raises PayloadError: a field that must be a list is not.
@@ -101,42 +99,42 @@ def plan_extras(
         if name in ALIGNED:
             counter = meta.get("output_token_sampling_mask_length") if name in _MASKS else rows_total
             count = counter if type(counter) is int else total
-            step = _plan_named(name, value, known, skipped.get(name, 0), count, terminal, hint)
+            step = _plan_named(name, value, known, count, terminal, hint)
         else:
-            step = _plan_custom(name, value, known, skipped.get(name, 0), total)
+            step = _plan_custom(name, value, known, total)
         if step is not None:
             steps.append(step)
     return steps
 
 
 def _plan_named(
-    name: str, value: list[Any], known: Extra | None, skipped: int, total: int, terminal: bool, hint: str
+    name: str, value: list[Any], known: Extra | None, total: int, terminal: bool, hint: str
 ) -> ExtraStep | None:
     items = known.items if known is not None and known.items is not None else []
     have = len(items)
-    length = skipped + len(value)
+    length = len(value)
     if length == 0 and have == 0:
         return None
     field = f"meta_info.{name}"
     place = place_counted(field, length, have, total, terminal=terminal, hint=hint)
     lane = known.lane if known is not None else None
-    if place.lane == INCREMENTAL and (skipped or lane == CUMULATIVE):
+    if place.lane == INCREMENTAL and lane == CUMULATIVE:
         # As long as what is new by accident: taken for a delta, it would be there twice.
         raise ProtocolError(f"{field} is cumulative, and has {length} entries where there must be {total}. {hint}")
     if place.lane is not None and not place.glued:
         lane = lane or place.lane
     kept = place.new - place.glued if place.lane != INCREMENTAL else 0
     first = place.glued
-    if kept and items[skipped:kept] != value[first : place.new - skipped]:
+    if kept and items[:kept] != value[first : place.new]:
         raise ProtocolError(f"{field} changed entries already sent (among the first {kept}). {hint}")
-    new = value[place.new - skipped :]
+    new = value[place.new :]
     if place.glued and value[: place.glued] != new[: place.glued]:
         raise ProtocolError(f"{field}: the {place.glued} entries before the abort snapshot are not part of it. {hint}")
     return ExtraStep(name, lane, new)
 
 
-def _plan_custom(name: str, value: list[Any], known: Extra | None, skipped: int, total: int) -> ExtraStep | None:
-    length = skipped + len(value)
+def _plan_custom(name: str, value: list[Any], known: Extra | None, total: int) -> ExtraStep | None:
+    length = len(value)
     if known is None:
         if not length and not total:
             return None  # a chunk before the first token: the list may be one per token or none
@@ -144,10 +142,8 @@ def _plan_custom(name: str, value: list[Any], known: Extra | None, skipped: int,
     if known.items is None:
         return None
     have = len(known.items)
-    if length == total and have <= length and known.items[skipped:have] == value[: max(have - skipped, 0)]:
-        return ExtraStep(name, CUMULATIVE if have else None, value[max(have - skipped, 0) :])
-    if not skipped and have + length == total and known.lane != CUMULATIVE:
+    if length == total and have <= length and known.items == value[:have]:
+        return ExtraStep(name, CUMULATIVE if have else None, value[have:])
+    if have + length == total and known.lane != CUMULATIVE:
         return ExtraStep(name, INCREMENTAL if have else None, value)
-    if skipped:  # the value is wanted whole, and part of it was left out: it is to be read again
-        raise ProtocolError(f"meta_info.{name} has {length} entries for {total} tokens, and {skipped} before")
     return ExtraStep(name, known.lane, None)

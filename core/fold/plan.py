@@ -70,7 +70,6 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
     extras = plan_extras(
         chunk.meta,
         state.extras,
-        chunk.skips.lists,
         total=total,
         rows_total=chunk.rows_total,
         terminal=finish is not None,
@@ -174,8 +173,6 @@ def _plan_text(
     lane = state.text
     if text is None:
         return None
-    if chunk.skips.text:
-        return lane.plan_suffix(text)
     if queue_abort:
         if not text and total and (not lane.seen or lane.missing):
             return None  # --skip-tokenizer-init: such an abort says "" where there never was a text

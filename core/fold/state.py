@@ -16,8 +16,24 @@ from ..views import thaw
 from .extras import Extra
 from .finish import FinishReason
 from .lanes import Lane, Mode
-from .payload import parse_payload
 from .text import TextLane
+
+#: Values that a later null must not erase (routed_experts is null in every chunk but the last of 0.5.7-0.5.9).
+_KEPT_OVER_NULL = frozenset(
+    {
+        "input_token_logprobs",
+        "input_top_logprobs",
+        "input_token_ids_logprobs",
+        "hidden_states",
+        "routed_experts",
+        "indexer_topk",
+        "top_p_token_ids",
+        "top_p_token_offsets",
+        "top_p_kept_token_ids",
+        "top_p_kept_token_offsets",
+    }
+)
+_CHUNK_KEYS = frozenset({"text", "output_ids", "meta_info", "index", "error"})
 
 
 class OutputState:
@@ -34,7 +50,6 @@ class OutputState:
         "ids_sent",
         "index",
         "indexer_topk",
-        "late_meta",
         "logprobs",
         "meta",
         "mode",
@@ -44,7 +59,6 @@ class OutputState:
         "row_width",
         "rows_lane",
         "rows_sent",
-        "steady",
         "text",
         "token_ids",
         "top_p",
@@ -69,10 +83,6 @@ class OutputState:
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.
         self.meta: dict[str, Any] = {}
-        #: meta_info of the last chunk that went the short way, or its payload, not merged yet; see settle().
-        self.late_meta: dict[str, Any] | bytes | None = None
-        #: The form that the next chunk's meta_info must have to go the short way; see steady.py.
-        self.steady: list[object] | None = None
         #: Other top-level keys (prompt_token_ids, ...), the last of each.
         self.other: dict[str, Any] = {}
         self.count: int | None = None
@@ -84,21 +94,23 @@ class OutputState:
         self.routed_experts: ReplayArray | None = None
         self.indexer_topk: ReplayArray | None = None
 
-    def settle(self) -> None:
-        """Merge what the short way left: its chunks all have the same keys, so only the last one's values count."""
-        late = self.late_meta
-        if late is not None:
-            self.late_meta = None
-            if isinstance(late, bytes):
-                late = parse_payload(late)["meta_info"]
-            self.count = late["completion_tokens"]
-            self.meta.update(late)
-            if self.rows_sent:
-                self.meta.pop("output_token_logprobs", None)
+    def merge(self, payload: dict[str, Any], *, without_rows: bool = True) -> None:
+        """Keep what a chunk says beside tokens and text: the last value of each key, token-aligned lists left out."""
+        merged = self.meta
+        for name, value in (payload.get("meta_info") or {}).items():
+            if name == "output_token_logprobs" and without_rows:
+                continue
+            if value is None and name in _KEPT_OVER_NULL and name in merged:
+                continue
+            extra = self.extras.get(name)
+            if extra is None or extra.items is None:
+                merged[name] = value
+        for name, value in payload.items():
+            if name not in _CHUNK_KEYS and (value is not None or name not in self.other):
+                self.other[name] = value
 
     def copy(self) -> OutputState:
         """A copy that shares nothing either side may change; values inside lists are never changed by anybody."""
-        self.settle()
         twin = OutputState(self.mode, self.index)
         for name in self.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -117,7 +129,6 @@ class OutputState:
 
     def to_plain(self) -> dict[str, Any]:
         """Copy into plain data: JSON-like values, arrays and bytes."""
-        self.settle()
         top_p = self.top_p.value()
         return {
             "mode": self.mode,

@@ -69,10 +69,6 @@ class TextLane:
             return TextStep(self.length, text, lane, sure)
         return self._snapshot(text, lane, sure)
 
-    def plan_suffix(self, suffix: str) -> TextStep:
-        """Place a snapshot of which all that is known was found to repeat and was left out."""
-        return TextStep(self.length, suffix, self.lane, self.sure, True)
-
     def plan_nothing(self) -> TextStep:
         """Keep the text as it is."""
         return TextStep(self.length, "", self.lane, self.sure)

@@ -38,7 +38,7 @@ class TokenStep(NamedTuple):
 
     :ivar ids: new token ids.
     :ivar rows: new logprob rows; more than ``ids`` when they catch up on tokens that came without.
-    :ivar rows_first: index in the chunk's (cut) row list of the first new row.
+    :ivar rows_first: index in the chunk's row list of the first new row.
     :ivar glued: the chunk is an abort snapshot behind pending deltas; None if it may be.
     :ivar caught_up: rows came for tokens that were handed out without; the update must carry everything again.
     """
@@ -59,30 +59,27 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
     :raises PayloadError: a row or an id is malformed.
     """
     have_rows = len(state.logprobs)
-    skipped = chunk.skips.lists.get("output_token_logprobs", 0)
     rows = chunk.rows
-    if rows is None or (not rows and not skipped and not have_rows and not chunk.rows_total):
+    if rows is None or (not rows and not have_rows and not chunk.rows_total):
         return _by_ids(state, chunk, queue_abort=queue_abort)
-    place = _place_rows(state, chunk, rows, skipped)
-    if place.new - place.glued > skipped and place.lane != INCREMENTAL:
-        check_same(
-            rows[place.glued : place.new - skipped], state.token_ids[skipped:have_rows], state.logprobs[skipped:]
-        )
-    first = place.new - skipped
+    place = _place_rows(state, chunk, rows)
+    first = place.new
+    if first > place.glued and place.lane != INCREMENTAL:
+        check_same(rows[place.glued : first], state.token_ids[:have_rows], state.logprobs)
     new = parse_rows(rows[first:] if first else rows, have_rows)
     if place.glued:
         check_same(rows[: place.glued], new.ids[: place.glued], new.logprobs[: place.glued])
     behind = len(state.token_ids) - have_rows
     ids = new.ids
     if behind:
-        known = state.token_ids[have_rows:]
-        if new.ids[:behind] != known[: len(new.ids)]:
+        known = state.token_ids[have_rows : have_rows + len(new.ids)]
+        if new.ids[:behind] != known:
             raise ProtocolError(
                 f"meta_info.output_token_logprobs: the rows from {have_rows} on are for ids "
                 f"{new.ids[:behind].tolist()[:8]}, but output_ids gave {known.tolist()[:8]} there. {_ROWS_HINT}"
             )
         ids = new.ids[behind:]
-        if first + len(new.ids) + skipped < len(state.token_ids) + len(ids) and state.catch_ups >= _MOST_CATCH_UPS:
+        if first + len(new.ids) < len(state.token_ids) + len(ids) and state.catch_ups >= _MOST_CATCH_UPS:
             # Each update that replaces carries everything again: a few bytes must not bring that without end.
             raise ProtocolError(
                 f"meta_info.output_token_logprobs came late for {min(behind, len(new.ids))} tokens, as "
@@ -99,17 +96,17 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
     glued: bool | None = place.glued > 0
     if chunk.ids is not None:
         found, ids_glued = _agree(state, chunk, ids, queue_abort=queue_abort)
-        sent = chunk.skips.ids + len(chunk.ids)
+        sent = len(chunk.ids)
         if place.lane == INCREMENTAL and sent and sent != len(ids) and not queue_abort:
             # Who sends rows as deltas joins both lists or neither; rows that repeat known ones are none.
-            raise _disagree(chunk, parse_ids(chunk.ids, chunk.skips.ids), ids)
+            raise _disagree(chunk, parse_ids(chunk.ids), ids)
         ids_lane = _lane("output_ids", ids_lane, None if queue_abort else found)
         glued = glued or ids_glued
     return TokenStep(ids, new, first, rows_lane, ids_lane, glued, bool(behind and len(new.ids)))
 
 
-def parse_ids(ids: list[Any], first: int) -> array[int]:
-    """Token ids as an array; ``first`` is the position of the first, for messages.
+def parse_ids(ids: list[Any]) -> array[int]:
+    """Token ids as an array.
 
     :raises PayloadError: an element is no token id.
     """
@@ -121,12 +118,12 @@ def parse_ids(ids: list[Any], first: int) -> array[int]:
         else:
             if not parsed or min(parsed) >= 0:
                 return parsed
-    return array("q", [token_id_of(value, f"output_ids[{first + at}]") for at, value in enumerate(ids)])
+    return array("q", [token_id_of(value, f"output_ids[{at}]") for at, value in enumerate(ids)])
 
 
-def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any], skipped: int) -> Place:
+def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any]) -> Place:
     field = "meta_info.output_token_logprobs"
-    length = skipped + len(rows)
+    length = len(rows)
     have = len(state.logprobs)
     total = chunk.completion if chunk.rows_total is None else chunk.rows_total
     if total is not None and length > total and chunk.finish is None and "index" not in chunk.top:
@@ -138,10 +135,9 @@ def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any], skipped: int)
         lane = state.rows_lane or state.ids_lane or (None if state.mode == "auto" else state.mode)
         prefix = None
         if lane is None and length >= have:
-            start = parse_rows(rows[: have - skipped], skipped)
-            prefix = start.ids == state.token_ids[skipped:have]
+            prefix = parse_rows(rows[:have], 0).ids == state.token_ids[:have]
         place = place_uncounted(field, length, have, lane, prefix, _ROWS_HINT)
-    if place.lane == INCREMENTAL and (skipped or state.rows_lane == CUMULATIVE):
+    if place.lane == INCREMENTAL and state.rows_lane == CUMULATIVE:
         raise misfit(field, length, have, have + len(rows), _ROWS_HINT)
     return place
 
@@ -157,12 +153,11 @@ def _lane(name: str, known: Lane | None, found: Lane | None) -> Lane | None:
 
 def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bool) -> tuple[Lane | None, bool | None]:
     """``output_ids`` beside rows: find out what they are for, given the truth.  Returns lane and whether glued."""
-    skipped = chunk.skips.ids
-    ids = parse_ids(chunk.ids or [], skipped)
+    ids = parse_ids(chunk.ids or [])
     have = len(state.token_ids)
     total = have + len(new)
     count = total if chunk.completion is None else chunk.completion
-    length = skipped + len(ids)
+    length = len(ids)
 
     def truth(start: int, stop: int) -> array[int]:
         if start >= have:
@@ -171,13 +166,11 @@ def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bo
 
     if length == 0:
         return (INCREMENTAL if have and chunk.rows_total is not None and state.ids_sent else None), False
-    if count <= length <= total and ids == truth(skipped, length):
+    if count <= length <= total and ids == truth(0, length):
         # As long as the counter: a snapshot, unless these are the first ids, which are both.
         if queue_abort and have == 1 and length == count and ids[-2:-1] == ids[-1:]:
             return None, None
         return (CUMULATIVE if state.ids_sent and length > 1 and have else None), False
-    if skipped:
-        raise _disagree(chunk, ids, truth(skipped, total))
     if length > total and chunk.finish is None and "text" not in chunk.top and ids[:total] == truth(0, total):
         # Batches of 0.4.6 with --skip-tokenizer-init: the list has run ahead of the rows, which bring these ids next.
         return (CUMULATIVE if state.ids_sent and have else None), False
@@ -206,23 +199,22 @@ def _by_ids(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> TokenStep
     step = TokenStep(_EMPTY_IDS, _NO_ROWS, 0, state.rows_lane, state.ids_lane, False, False)
     if chunk.ids is None:
         return step
-    skipped = chunk.skips.ids
-    ids = parse_ids(chunk.ids, skipped)
+    ids = parse_ids(chunk.ids)
     have = len(state.token_ids)
-    length = skipped + len(ids)
+    length = len(ids)
     count = chunk.completion
     if queue_abort:
         return _abort_ids(state, step, chunk, ids, count)
     if count is None:
         lane = state.ids_lane or state.rows_lane or (None if state.mode == "auto" else state.mode)
-        prefix = ids[:have] == state.token_ids if not skipped and length >= have else None
+        prefix = ids[:have] == state.token_ids if length >= have else None
         place = place_uncounted("output_ids", length, have, lane, prefix, _IDS_HINT)
     else:
         place = _place_ids(state, chunk, ids, length, count)
-    if place.lane == CUMULATIVE and ids[: max(place.new - skipped, 0)] != state.token_ids[skipped : place.new]:
-        raise _changed(state, ids, skipped)
+    if place.lane == CUMULATIVE and ids[: place.new] != state.token_ids[: place.new]:
+        raise _changed(state, ids)
     lane = _lane("output_ids", state.ids_lane, place.lane)
-    return step._replace(ids=ids[max(place.new - skipped, 0) :], ids_lane=lane)
+    return step._replace(ids=ids[place.new :], ids_lane=lane)
 
 
 def _place_ids(state: OutputState, chunk: Chunk, ids: array[int], length: int, count: int) -> Place:
@@ -264,7 +256,7 @@ def _abort_ids(state: OutputState, step: TokenStep, chunk: Chunk, ids: array[int
                 return _by_text(state, step, chunk, ids)
             return step._replace(ids=ids[have:], glued=None if is_glued else False)
         if not is_glued:
-            raise _changed(state, ids, 0)
+            raise _changed(state, ids)
     if is_glued:
         return step._replace(ids=ids[:-1], glued=True)
     if length == 1 and have + 1 == count:
@@ -292,11 +284,11 @@ def _by_text(state: OutputState, step: TokenStep, chunk: Chunk, ids: array[int])
     return step._replace(ids=ids[:-1] if may_be_glued else ids[have:], glued=may_be_glued)
 
 
-def _changed(state: OutputState, ids: array[int], skipped: int) -> ProtocolError:
+def _changed(state: OutputState, ids: array[int]) -> ProtocolError:
     """The error for ids of which one, at least, is not what it was; the message names the first."""
-    known = state.token_ids[skipped:]
+    known = state.token_ids
     at = next(at for at, (was, now) in enumerate(zip(known, ids, strict=False)) if was != now)
     return ProtocolError(
-        f"output_ids[{skipped + at}] was {known[at]} and is now {ids[at]}: a cumulative chunk must repeat the ids "
+        f"output_ids[{at}] was {known[at]} and is now {ids[at]}: a cumulative chunk must repeat the ids "
         "already sent. Was the request restarted behind the stream (a retry in a gateway)?"
     )

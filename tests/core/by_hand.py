@@ -5,7 +5,7 @@ Everything here is the least that the public documentation lets a caller rely on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -155,7 +155,24 @@ def shown(output: Accumulator | Snapshot) -> dict[str, Any]:
 
 
 def fold(reads: Iterable[bytes | bytearray | memoryview], **options: Any) -> Folded:
-    """Decode a body to its end, also behind a failure, as a transport that drains the socket does."""
+    """Decode a body to its end, also after a failure, as a transport that drains the socket does.
+
+    Both paths are taken, and must come to the same.
+    """
+    kept: list[bytes] = []
+
+    def keeping() -> Iterator[bytes | bytearray | memoryview]:
+        for read in reads:
+            kept.append(bytes(read))  # the caller may use its buffer again
+            yield read
+
+    folded = _fold(keeping(), **options)
+    if "fast_path" not in options:
+        assert folded.told == _fold(kept, fast_path=False, **options).told
+    return folded
+
+
+def _fold(reads: Iterable[bytes | bytearray | memoryview], **options: Any) -> Folded:
     decoder = GenerateDecoder(**options)
     updates: list[Update] = []
     failure: StreamError | None = None

@@ -9,7 +9,6 @@ import pytest
 
 from ssefold import PayloadError, ProtocolError, StreamError
 from tests.core.by_hand import fold
-from tests.core.short_ways import DEFAULT, EAGER, short_ways
 from tests.core.test_fast_path import same_as_long_way
 
 ABORT = b'{"type":"abort","message":"m"}'
@@ -22,10 +21,9 @@ def events(*payloads: bytes) -> list[bytes]:
 
 def ends(reads: list[bytes]) -> StreamError | None:
     """Hold both ways against each other, and give how it ends."""
-    with short_ways(EAGER):
-        same_as_long_way(reads)
-        same_as_long_way([b"".join(reads)])
-        return fold(reads).error
+    same_as_long_way(reads)
+    same_as_long_way([b"".join(reads)])
+    return fold(reads).error
 
 
 @pytest.mark.parametrize("pad", [b"", b"p" * 2000], ids=["short", "long"])
@@ -35,10 +33,8 @@ def test_an_abort_of_which_the_text_was_cut_keeps_the_text(pad: bytes) -> None:
     reads = events(
         *(one % (pad + b"abcd"[:count], b"null", count) for count in (1, 2, 3)), one % (pad + b"abcd", ABORT, 0)
     )
-    for values in (DEFAULT, EAGER):
-        with short_ways(values):
-            same_as_long_way(reads)
-            assert fold(reads).outputs[0].text() == (pad + b"abcd").decode()
+    same_as_long_way(reads)
+    assert fold(reads).outputs[0].text() == (pad + b"abcd").decode()
 
 
 def test_text_of_a_cut_abort_does_not_run_ahead_of_the_ids() -> None:
@@ -48,8 +44,7 @@ def test_text_of_a_cut_abort_does_not_run_ahead_of_the_ids() -> None:
     growing = [one % (b"abc"[:count], count, b"null", PROMPT, count) for count in (1, 2, 3)]
     reads = events(*growing, one % (b"abcde", 5, ABORT, b"", 5))
     ends(reads)
-    with short_ways(EAGER):
-        output = fold(reads).outputs[0]
+    output = fold(reads).outputs[0]
     assert (list(output.token_ids), output.text()) == ([1, 2, 3], "abc")
 
 

@@ -12,19 +12,18 @@ from ssefold.fold.extras import Extra, ExtraStep, plan_extras
 from ssefold.fold.lanes import CUMULATIVE, INCREMENTAL
 from tests.core.by_hand import fold
 from tests.core.mutations import event
-from tests.core.short_ways import EAGER, short_ways
 from tests.core.test_errors import STOP, chunk, rowed
 from tests.core.test_fast_path import same_as_long_way
 
 TOPS = "output_top_logprobs"
 
 
-def plan(value: Any, known: Extra | None = None, *, skipped: int = 0, total: int, **options: Any) -> list[ExtraStep]:
+def plan(value: Any, known: Extra | None = None, *, total: int, **options: Any) -> list[ExtraStep]:
     """Place one list; its name is ``tops`` unless it has another."""
     name = options.pop("name", TOPS)
     meta = {name: value, **options.pop("meta", {})}
     rest = {"rows_total": None, "terminal": False, "hint": "Look there", **options}
-    return plan_extras(meta, {} if known is None else {name: known}, {name: skipped}, total=total, **rest)
+    return plan_extras(meta, {} if known is None else {name: known}, total=total, **rest)
 
 
 def test_an_empty_list_before_the_first_entry_is_nothing() -> None:
@@ -46,8 +45,6 @@ def test_deltas_and_snapshots() -> None:
     assert plan([1, 2], total=2) == [ExtraStep(TOPS, None, [1, 2])]
     assert plan([1, 2, 3], Extra(None, [1, 2]), total=3) == [ExtraStep(TOPS, CUMULATIVE, [3])]
     assert plan([3], Extra(None, [1, 2]), total=3) == [ExtraStep(TOPS, INCREMENTAL, [3])]
-    assert plan([3], Extra(CUMULATIVE, [1, 2]), skipped=2, total=3) == [ExtraStep(TOPS, CUMULATIVE, [3])]
-    assert plan([], Extra(CUMULATIVE, [1, 2]), skipped=2, total=2) == [ExtraStep(TOPS, CUMULATIVE, [])]
 
 
 def test_an_abort_behind_pending_deltas() -> None:
@@ -83,43 +80,41 @@ def test_masks_go_by_their_counter_other_lists_by_that_of_the_rows(
     assert steps == [ExtraStep(name, None, [1, 2, 3])]
 
 
-@pytest.mark.parametrize("skipped", [0, 2])
-def test_a_snapshot_is_no_delta_of_the_same_length(skipped: int) -> None:
+def test_a_snapshot_is_no_delta_of_the_same_length() -> None:
     """It stood still while as many tokens came as it is long, and was appended to itself."""
     says = r"output_top_logprobs is cumulative, and has 2 entries where there must be 4\. Look there"
     with pytest.raises(ProtocolError, match=says):
-        plan([1, 2][skipped:], Extra(CUMULATIVE, [1, 2]), skipped=skipped, total=4)
+        plan([1, 2], Extra(CUMULATIVE, [1, 2]), total=4)
 
 
 @pytest.mark.parametrize(
-    ("value", "known", "skipped", "total", "step"),
+    ("value", "known", "total", "step"),
     [
         # the first
-        ([], None, 0, 0, []),
-        ([], None, 0, 1, [None, None]),
-        ([1], None, 0, 1, [None, [1]]),
-        ([1, 2], None, 0, 1, [None, None]),
+        ([], None, 0, []),
+        ([], None, 1, [None, None]),
+        ([1], None, 1, [None, [1]]),
+        ([1, 2], None, 1, [None, None]),
         # one that was given up stays given up
-        ([1, 2], Extra(CUMULATIVE, None), 0, 2, []),
+        ([1, 2], Extra(CUMULATIVE, None), 2, []),
         # snapshots: as long as the tokens, and going on from what is known
-        ([1, 2], Extra(None, [1]), 0, 2, [CUMULATIVE, [2]]),
-        ([1, 2], Extra(None, []), 0, 2, [None, [1, 2]]),
-        ([2], Extra(CUMULATIVE, [1]), 1, 2, [CUMULATIVE, [2]]),
-        ([9, 2, 3], Extra(CUMULATIVE, [1]), 0, 3, [CUMULATIVE, None]),
+        ([1, 2], Extra(None, [1]), 2, [CUMULATIVE, [2]]),
+        ([1, 2], Extra(None, []), 2, [None, [1, 2]]),
+        ([9, 2, 3], Extra(CUMULATIVE, [1]), 3, [CUMULATIVE, None]),
         # deltas: as long as what is new
-        ([2], Extra(None, [1]), 0, 2, [INCREMENTAL, [2]]),
-        ([9, 2], Extra(INCREMENTAL, [1]), 0, 3, [INCREMENTAL, [9, 2]]),
-        ([2], Extra(CUMULATIVE, [1]), 0, 2, [CUMULATIVE, None]),
+        ([2], Extra(None, [1]), 2, [INCREMENTAL, [2]]),
+        ([9, 2], Extra(INCREMENTAL, [1]), 3, [INCREMENTAL, [9, 2]]),
+        ([2], Extra(CUMULATIVE, [1]), 2, [CUMULATIVE, None]),
         # neither
-        ([2, 3], Extra(INCREMENTAL, [1]), 0, 2, [INCREMENTAL, None]),
-        ([1], Extra(None, [1, 2]), 0, 1, [None, None]),
+        ([2, 3], Extra(INCREMENTAL, [1]), 2, [INCREMENTAL, None]),
+        ([1], Extra(None, [1, 2]), 1, [None, None]),
     ],
 )
 def test_lists_of_a_model_are_aligned_for_as_long_as_their_length_says_so(
-    value: list[int], known: Extra | None, skipped: int, total: int, step: list[Any]
+    value: list[int], known: Extra | None, total: int, step: list[Any]
 ) -> None:
     wanted = [ExtraStep("mine", step[0], step[1])] if step else []
-    assert plan(value, known, skipped=skipped, total=total, name="mine") == wanted
+    assert plan(value, known, total=total, name="mine") == wanted
 
 
 def test_a_list_that_is_not_aligned_any_more_is_a_value_again() -> None:
@@ -140,14 +135,8 @@ def test_a_list_that_stops_growing_is_told_whole() -> None:
         mine = [0.5 * at for at in range(min(count, 5))]
         one = chunk(*range(count), text="x" * count, mine=mine, last=0)
         events.append(event(json.dumps(one, separators=(",", ":")).encode()))
-    with short_ways(EAGER):
-        folded = fold(events)
-        same_as_long_way(events)
+    folded = fold(events)
+    same_as_long_way(events)
     assert "mine" not in folded.outputs[0].lanes
     assert [len(update.meta_info["mine"]) for update in folded.updates] == [1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 5]
     assert folded.outputs[0].meta_info["mine"] == [0.0, 0.5, 1.0, 1.5, 2.0]
-
-
-def test_a_list_that_was_cut_and_is_not_aligned_is_to_be_read_again() -> None:
-    with pytest.raises(ProtocolError, match=r"meta_info\.mine has 1 entries for 2 tokens, and 1 before"):
-        plan([], Extra(CUMULATIVE, [1]), skipped=1, total=2, name="mine")

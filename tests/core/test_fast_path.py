@@ -1,7 +1,6 @@
 """Whatever is skipped, cut or folded at once comes out as if every byte had been parsed.
 
-``reference.py`` is the long way.  Small bodies take the short ways too, and on both sides of the border
-(``short_ways.py``).
+``reference.py`` is the long way.  ``fold`` takes both.
 """
 
 from __future__ import annotations
@@ -19,19 +18,11 @@ from tests.core.by_hand import Folded, cut, exact, fold, shown
 from tests.core.corpus import cases, profiles
 from tests.core.mutations import edited, mutated, respelled, some_cases
 from tests.core.reference import Reference
-from tests.core.short_ways import BETWEEN, DEFAULT, EAGER, THRESHOLDS, short_ways
 from tests.truth.recorded import Recorded, captures, streams
 from tests.truth.strategies import Run, runs
 
 SETTLED = tuple(profile for profile in profiles() if profile.rows_incremental and profile.family == "sglang")
 """Servers whose streams are deltas in every lane: the ones from which runs of events are folded at once."""
-settings_of_short_ways = st.sampled_from(
-    (DEFAULT, EAGER, BETWEEN, (400, 1, 1, 1, 2), (1000, 300, 450, 2, 100), (0, 10**9, 1, 2, 2), (10**9, 1, 100, 1, 2))
-)
-
-
-def test_thresholds_are_those_that_are_patched() -> None:
-    assert tuple(getattr(module, name) for module, name in THRESHOLDS) == DEFAULT
 
 
 def same_as_long_way(reads: Sequence[bytes], **options: Any) -> None:
@@ -65,11 +56,8 @@ def test_every_profile(profile: Profile) -> None:
     for case in cases(profile):
         body = case.body.data
         want = _long_way([body])
-        for values, reads in (
-            (DEFAULT, [body]), (EAGER, case.body.events), (BETWEEN, cut(body, *range(0, len(body), 1700)))
-        ):  # fmt: skip
-            with short_ways(values):
-                assert _seen(fold(reads)) == want, case.name
+        for reads in ([body], case.body.events, cut(body, *range(0, len(body), 1700))):
+            assert _seen(fold(reads)) == want, case.name
 
 
 @pytest.mark.parametrize("one", [*streams(), *captures()], ids=lambda one: one.name)
@@ -77,32 +65,28 @@ def test_every_recorded_body(one: Recorded) -> None:
     size = max(len(one.body) // 50, 4096)
     want = _long_way([one.body])
     assert _seen(fold(cut(one.body, *range(0, len(one.body), size)))) == want
-    if len(one.body) < 40_000:
-        with short_ways(EAGER):
-            assert _seen(fold([one.body])) == want
+    assert _seen(fold([one.body])) == want
 
 
-@given(runs(), settings_of_short_ways, st.data())
-def test_any_run(run: Run, values: tuple[int, ...], data: st.DataObject) -> None:
+@given(runs(), st.data())
+def test_any_run(run: Run, data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, len(run.body.data)), max_size=6))
-    with short_ways(values):
-        same_as_long_way(cut(run.body.data, *places))
+    same_as_long_way(cut(run.body.data, *places))
 
 
 # ---- what nobody sends ----------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=100)
-@given(st.data(), settings_of_short_ways, st.sampled_from(("whole", "events", "cut")))
-def test_mutated_streams(data: st.DataObject, values: tuple[int, ...], how: str) -> None:
+@given(st.data(), st.sampled_from(("whole", "events", "cut")))
+def test_mutated_streams(data: st.DataObject, how: str) -> None:
     case = data.draw(some_cases() | some_cases("finite", "plain", profiles=SETTLED))
     events = data.draw(mutated(case.body.events))
-    with short_ways(values):
-        same_as_long_way(_reads(data, events, how))
+    same_as_long_way(_reads(data, events, how))
 
 
-@given(st.data(), settings_of_short_ways, st.sampled_from(("auto", "cumulative", "incremental")))
-def test_mutated_again_and_again(data: st.DataObject, values: tuple[int, ...], mode: str) -> None:
+@given(st.data(), st.sampled_from(("auto", "cumulative", "incremental")))
+def test_mutated_again_and_again(data: st.DataObject, mode: str) -> None:
     """Several payloads of one stream are odd: what was learned from one must not be believed of another."""
     case = data.draw(
         some_cases("scored", "finite", "prompted", "plain", "rich", "passed-through")
@@ -111,8 +95,7 @@ def test_mutated_again_and_again(data: st.DataObject, values: tuple[int, ...], m
     events = case.body.events
     for _ in range(3):
         events = data.draw(edited(events) | respelled(events))
-    with short_ways(values):
-        same_as_long_way(events, mode=mode, on_bad_json="skip")
+    same_as_long_way(events, mode=mode, on_bad_json="skip")
 
 
 def _reads(data: st.DataObject, events: list[bytes], how: str) -> list[bytes]:

@@ -31,7 +31,6 @@ from ssefold import (
 from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, eager, encode, interval_sends
 from tests.core.by_hand import Folded, each_byte, exact, fold
 from tests.core.corpus import cases, finite
-from tests.core.short_ways import BETWEEN, DEFAULT, EAGER, short_ways
 
 KIB = 1024
 
@@ -71,9 +70,8 @@ def test_every_stream_has_a_bound_unless_asked_otherwise() -> None:
         assert inspect.signature(kind).parameters["max_event_size"].default == 256 * KIB * KIB
 
 
-@pytest.mark.parametrize("ways", [DEFAULT, BETWEEN, EAGER], ids=["default", "between", "eager"])
 @pytest.mark.parametrize("profile", ["0.5.23", "0.5.23-incremental"])
-def test_the_bound_holds_whichever_way_an_event_goes(profile: str, ways: tuple[int, ...]) -> None:
+def test_the_bound_holds_whichever_way_an_event_goes(profile: str) -> None:
     case = next(case for case in cases(PROFILES[profile]) if case.name.endswith("scored"))
     events = case.body.events
     sizes = [len(event) - len(b"data: \n\n") for event in events]
@@ -81,34 +79,31 @@ def test_the_bound_holds_whichever_way_an_event_goes(profile: str, ways: tuple[i
     first_too_large = sizes.index(largest)
     whole = b"".join(events)
     allowed, before = fold(events), fold(events[:first_too_large])
-    with short_ways(ways):
-        for reads in ([whole], events, each_byte(whole)):
-            assert fold(reads, max_event_size=largest).told == allowed.told
-            refused = fold(reads, max_event_size=largest - 1)
-            assert isinstance(refused.error, EventTooLargeError)
-            assert refused.updates == before.updates
+    for reads in ([whole], events, each_byte(whole)):
+        assert fold(reads, max_event_size=largest).told == allowed.told
+        refused = fold(reads, max_event_size=largest - 1)
+        assert isinstance(refused.error, EventTooLargeError)
+        assert refused.updates == before.updates
 
 
 # ---- depth and numbers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ways", [DEFAULT, EAGER], ids=["default", "eager"])
 @pytest.mark.parametrize("place", ["meta", "top"])
 @pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}")], ids=["arrays", "objects"])
-def test_json_has_at_most_100_levels(place: str, brackets: tuple[str, str], ways: tuple[int, ...]) -> None:
+def test_json_has_at_most_100_levels(place: str, brackets: tuple[str, str]) -> None:
     above = 2 if place == "meta" else 1
-    with short_ways(ways):
-        for levels in (100, 101):
-            deep = f',"x":{brackets[0] * (levels - above)}1{brackets[1] * (levels - above)}'
-            folded = fold([chunk(1), chunk(2), chunk(3, meta=deep) if place == "meta" else chunk(3, top=deep)])
-            output = folded.outputs[0]
-            if levels == 100:
-                assert list(output.token_ids) == [0, 1, 2]
-                assert Snapshot.from_bytes(output.snapshot().to_bytes()) == output.snapshot()
-            else:
-                assert isinstance(folded.error, PayloadError)
-                assert "nested more than 100 deep" in str(folded.error)
-                assert list(output.token_ids) == [0, 1]
+    for levels in (100, 101):
+        deep = f',"x":{brackets[0] * (levels - above)}1{brackets[1] * (levels - above)}'
+        folded = fold([chunk(1), chunk(2), chunk(3, meta=deep) if place == "meta" else chunk(3, top=deep)])
+        output = folded.outputs[0]
+        if levels == 100:
+            assert list(output.token_ids) == [0, 1, 2]
+            assert Snapshot.from_bytes(output.snapshot().to_bytes()) == output.snapshot()
+        else:
+            assert isinstance(folded.error, PayloadError)
+            assert "nested more than 100 deep" in str(folded.error)
+            assert list(output.token_ids) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -236,20 +231,18 @@ def test_outputs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fold([*events[:3], chunk(2, top=',"index":7')]).outputs[7].token_ids[:] == (0, 1)
 
 
-@pytest.mark.parametrize("values", [DEFAULT, EAGER], ids=["default", "eager"])
 @pytest.mark.parametrize("incremental", [False, True])
 @pytest.mark.parametrize("interval", [1, 3])
 def test_tokens_are_bounded_whichever_way_they_go(
-    monkeypatch: pytest.MonkeyPatch, values: tuple[int, ...], incremental: bool, interval: int
+    monkeypatch: pytest.MonkeyPatch, incremental: bool, interval: int
 ) -> None:
     assert limits.MAX_TOKENS == 16_777_216
-    for module in ("fold.plan", "fast.steady", "fast.runs"):
-        monkeypatch.setattr(f"ssefold.{module}.MAX_TOKENS", 61)
+    for module in ("fold.plan",):
+        monkeypatch.setattr(f"ssefold.{module}.MAX_TOKENS", 61, raising=False)
     body = encode(finite(99), INCREMENTAL if incremental else CUMULATIVE, eager([interval_sends(99, interval)])).events
-    with short_ways(values):
-        for reads in (body, [b"".join(body)]):
-            folded = fold(reads)
-            assert isinstance(folded.error, ProtocolError)
-            assert "tokens, 61 are taken at most" in str(folded.error)
-            assert len(folded.outputs[0].token_ids) == 61
-            assert [token for update in folded.updates for token in update.token_ids] == list(finite(99).token_ids[:61])
+    for reads in (body, [b"".join(body)]):
+        folded = fold(reads)
+        assert isinstance(folded.error, ProtocolError)
+        assert "tokens, 61 are taken at most" in str(folded.error)
+        assert len(folded.outputs[0].token_ids) == 61
+        assert [token for update in folded.updates for token in update.token_ids] == list(finite(99).token_ids[:61])

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import ssefold.fast.runs
-import ssefold.fast.step
 import ssefold.fold.payload
 from ssefold import PayloadError
 from ssefold.fold.payload import BadJSONError, json_backend, loads_json, parse_payload
@@ -21,12 +19,11 @@ from ssefold.transports.testing import CUMULATIVE
 from tests.core.by_hand import exact, fold
 from tests.core.corpus import cases
 from tests.core.mutations import event, respelled, some_cases
-from tests.core.short_ways import DEFAULT, EAGER, short_ways
 from tests.truth.recorded import Recorded, streams
 
 BACKENDS = ["orjson", "json"] if importlib.util.find_spec("orjson") else ["json"]
 needs_both = pytest.mark.skipif(len(BACKENDS) < 2, reason="orjson is not installed: there is nothing to compare")
-PARSING = (ssefold.fold.payload, ssefold.fast.runs, ssefold.fast.step)
+PARSING = (ssefold.fold.payload,)
 """Every module that asks for the parser."""
 
 
@@ -210,8 +207,7 @@ def test_updates_do_not_depend_on_what_is_installed(data: st.DataObject) -> None
         if data.draw(st.booleans()):  # behind what is there: then it is the one that counts
             events[at] = events[at].replace(b"}\n\n", b"," + text + b"}\n\n")
     body = [b"".join(events)] if data.draw(st.booleans()) else events
-    with short_ways(data.draw(st.sampled_from((DEFAULT, EAGER)))):
-        _folds_alike(body)
+    _folds_alike(body)
 
 
 @needs_both

@@ -23,7 +23,6 @@ from ssefold.transports.testing import (
 from tests.core.by_hand import cut, each_byte, fold
 from tests.core.corpus import finite, plain
 from tests.core.mutations import event, payload_of
-from tests.core.short_ways import EAGER, short_ways
 from tests.core.test_fast_path import same_as_long_way
 
 EVENTS = encode(
@@ -50,8 +49,7 @@ def test_nothing_is_folded_behind_the_failure_of_an_output(how: str) -> None:
     reads = [*body[:6], FAILED, *body[6:]]
     if how == "run":
         reads = [b"".join(reads[:5]), b"".join(reads[5:])]
-    with short_ways(EAGER):
-        folded = fold(reads)
+    folded = fold(reads)
     assert len(folded.updates) == 6
     assert len(folded.outputs[0].token_ids) == 6
     assert folded.outputs[0].finish_reason is None
@@ -120,9 +118,8 @@ def test_keys_that_come_and_go_between_runs() -> None:
 
     middle = [with_key(EVENTS[15], b"1"), with_key(EVENTS[16], b"2")]
     reads = [b"".join(EVENTS[:3]), b"".join(EVENTS[3:15]), *middle, b"".join(EVENTS[17:])]
-    with short_ways(EAGER):
-        assert fold(reads).outputs[0].meta_info["extra"] == 2
-        same_as_long_way(reads)
+    assert fold(reads).outputs[0].meta_info["extra"] == 2
+    same_as_long_way(reads)
 
 
 def test_snapshots_of_equal_content_are_equal_whichever_way_it_came() -> None:
@@ -238,8 +235,7 @@ def test_a_value_that_is_a_list_for_one_chunk_leaves_the_same_state(profile: Pro
     body = encode(finite(12), profile)
     odd = body.events[6].replace(b'"dp_rank":null', b'"dp_rank":[0]')
     assert odd != body.events[6]
-    with short_ways(EAGER):
-        folded = fold([*body.events[:6], odd, *body.events[7:]])
+    folded = fold([*body.events[:6], odd, *body.events[7:]])
     one_by_one = Accumulator()
     for event_bytes in [*body.events[:6], odd, *body.events[7:-1]]:
         one_by_one.add(json.loads(payload_of(event_bytes)))

@@ -29,7 +29,6 @@ from ssefold.transports.testing import Body
 from tests.core.by_hand import Sample, shown
 from tests.core.follow import agrees
 from tests.core.mutations import event, some_cases
-from tests.core.short_ways import DEFAULT, EAGER, short_ways
 from tests.core.test_fast_path import SETTLED
 
 
@@ -51,19 +50,14 @@ class Decoding(RuleBasedStateMachine):
     @initialize(
         case=some_cases("plain", "scored", "rich", "slow", "stop", "queued", "batch-1", "batch-2", "unfinished")
         | some_cases("finite", profiles=SETTLED),
-        eager=st.booleans(),
+        fast_path=st.booleans(),
         patience=st.sampled_from((0, 500, 10**9)),
     )
-    def start(self, case: Any, eager: bool, patience: int) -> None:
+    def start(self, case: Any, fast_path: bool, patience: int) -> None:
         self.body = case.body
         # So many bytes are read before anything may end the stream.
         self.patience = min(patience, len(self.body.data))
-        self.ways = short_ways(EAGER if eager else DEFAULT)
-        self.ways.__enter__()
-
-    def teardown(self) -> None:
-        if hasattr(self, "ways"):
-            self.ways.__exit__(None, None, None)
+        self.decoder = GenerateDecoder(fast_path=fast_path)
 
     # ---- rules
 

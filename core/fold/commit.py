@@ -1,0 +1,126 @@
+"""Carry out what was planned for a chunk: the one place where an output's state changes.
+
+Whatever could be refused was refused by then; nothing here can fail.  Knows nothing of how a plan came about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..replay.top_p_rows import TopPRows
+from ..update import Update
+from ..views import Floats
+from .chunk import Chunk
+from .extras import Extra, ExtraStep
+from .native import rows_of
+from .plan import Plan
+from .state import OutputState
+from .tokens import TokenStep
+
+
+def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
+    """Change ``state`` as ``plan`` says, and tell what is new."""
+    meta, tokens = chunk.meta, plan.tokens
+    start = len(state.token_ids)
+    replace = plan.whole_top_p
+    if tokens is not None:
+        _add_tokens(state, chunk, tokens)
+        replace = replace or tokens.caught_up
+        if chunk.rows is not None and tokens.rows_first:
+            meta["output_token_logprobs"] = chunk.rows[tokens.rows_first :]
+    for step in plan.extras:
+        _add_entries(state, meta, step)
+    text_start = state.text.length
+    text: str | None = None
+    if plan.text is not None:
+        text_start, text = plan.text.start, plan.text.tail
+        state.text.apply(plan.text)
+    if plan.text_missing:
+        state.text.missing = True
+    state.merge(chunk.top, without_rows=tokens is not None)
+    if plan.top_p is not None:
+        if plan.whole_top_p:
+            state.top_p = TopPRows(plan.top_p)
+        else:
+            state.top_p.append(plan.top_p)
+    if plan.routed_experts is not None:
+        state.routed_experts = plan.routed_experts
+    if plan.indexer_topk is not None:
+        state.indexer_topk = plan.indexer_topk
+    state.ids_sent = state.ids_sent or chunk.ids is not None
+    state.begun = True
+    state.finish = chunk.finish
+    ids = state.token_ids[start:]
+    logprobs = state.logprobs[start:]
+    if replace:
+        start, ids, logprobs = 0, state.token_ids, state.logprobs
+        text_start, text = 0, (state.text.value() if state.text.seen else None)
+        meta = _whole(state, meta)
+    return tuple.__new__(
+        Update,
+        (
+            state.index,
+            start,
+            replace,
+            tuple(ids),
+            Floats(logprobs)[:],
+            text,
+            text_start,
+            chunk.finish,
+            state.top_p.value() if replace else plan.top_p,
+            plan.routed_experts,
+            meta,
+            plan.indexer_topk,
+        ),
+    )
+
+
+def nothing_new(state: OutputState) -> Update:
+    """The update of a chunk that adds nothing and changes nothing."""
+    return tuple.__new__(
+        Update, (state.index, len(state.token_ids), False, (), (), None, state.text.length, None, None, None, {}, None)
+    )
+
+
+def _add_tokens(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
+    rows = tokens.rows
+    texts = rows.texts
+    if rows.ids:
+        known: list[str | None] | None = state.row_texts
+        if texts is not None and known is None:
+            known = state.row_texts = []
+            known.extend([None] * len(state.logprobs))
+        if known is not None:
+            known.extend([None] * len(rows.ids) if texts is None else texts)
+        state.row_width = rows.width
+    state.token_ids.extend(tokens.ids)
+    state.logprobs.extend(rows.logprobs)
+    state.rows_lane = tokens.rows_lane
+    state.ids_lane = tokens.ids_lane
+    state.rows_sent = state.rows_sent or chunk.rows is not None
+    state.catch_ups += tokens.caught_up
+    if chunk.completion is not None:
+        state.count = chunk.completion
+
+
+def _add_entries(state: OutputState, meta: dict[str, Any], step: ExtraStep) -> None:
+    extra = state.extras.setdefault(step.name, Extra(step.lane, []))
+    extra.lane = step.lane
+    if step.new is None or extra.items is None:
+        extra.items = None
+        return
+    if not extra.items:
+        state.meta.pop(step.name, None)  # an empty list, which said nothing of what it is
+    extra.items.extend(step.new)
+    meta[step.name] = step.new
+
+
+def _whole(state: OutputState, meta: dict[str, Any]) -> dict[str, Any]:
+    """``meta`` for an update that replaces: token-aligned lists from the first token on."""
+    whole = dict(meta)
+    if state.rows_sent:
+        whole["output_token_logprobs"] = rows_of(state)
+    for name, extra in state.extras.items():
+        if extra.items is not None:
+            whole[name] = list(extra.items)
+    return whole
