@@ -56,7 +56,7 @@ def request_of(
         return prompt_ids, None
     if payload.get("return_outputs_via_store"):
         raise ValueError(
-            "return_outputs_via_store is not streamed: use miles' own generate function, or switch the output store off,"
-            " so that replay arrays come in the response"
+            "return_outputs_via_store is not streamed: use miles' own generate function, or switch the output store off"
+            " (replay arrays then come in the response)"
         )
     return prompt_ids, {**copy.deepcopy(payload), "stream": True}

@@ -16,11 +16,11 @@ class LineEvents:
     def __init__(self) -> None:
         self._held = b""
         self._at_line_start = True
-        # The line that was begun last is a data line.
-        self._in_data = False
+        # A data line has begun since the last blank line.
+        self._open = False
 
     def split(self, data: bytes) -> bytes:
-        """The same bytes, with a blank line between two data lines."""
+        """The same bytes, with a blank line before every data line."""
         data, self._held = self._held + data, b""
         start = 0 if self._at_line_start else data.find(b"\n") + 1
         if not (self._at_line_start or start):
@@ -30,10 +30,12 @@ class LineEvents:
             if len(data) - start < len(_FIELD) and _FIELD.startswith(data[start:]):
                 data, self._held = data[:start], data[start:]
                 break
-            is_data = data.startswith(_FIELD, start)
-            if is_data and self._in_data:
-                places.append(start)
-            self._in_data = is_data
+            if data.startswith(_FIELD, start):
+                if self._open:
+                    places.append(start)
+                self._open = True
+            elif data[start] in b"\r\n":
+                self._open = False
             start = data.find(b"\n", start) + 1 or len(data) + 1
         self._at_line_start = start == len(data)
         if not places:
