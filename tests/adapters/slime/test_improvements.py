@@ -302,3 +302,20 @@ def test_a_response_of_any_iterator(slime: Any) -> None:
 
     response = SimpleNamespace(raise_for_status=lambda: None, aiter_lines=Lines)
     assert Run(slime, response)(slime.Sample(prompt="p")).tokens == [1, 2, 11]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_is_no_json_is_named(slime: Any, number: str) -> None:
+    """slime's own parser takes it, and it would be trained on."""
+    chunks = stream_of([11, 12], incremental=True, finish=STOP)
+    broken = json.dumps(chunks[1]).replace("-0.12", number).encode()
+    sample = slime.Sample(prompt="p")
+    with pytest.raises(PayloadError, match=rf"^{number} in the chunk .*cannot be trained on"):
+        Run(slime, bytes_response([chunks[0], b"data: " + broken + b"\n\n"]))(sample)
+    assert (sample.tokens, sample.status) == ([1, 2, 11], slime.Sample.Status.PENDING)
+
+
+def test_text_that_says_nan_is_text(slime: Any) -> None:
+    chunks = stream_of([11], incremental=True, finish=STOP)
+    chunks[0]["text"] = "NaN"
+    assert Run(slime, bytes_response([b'data: {"NaN\n\n', *chunks]))(slime.Sample(prompt="p")).response == "NaN"

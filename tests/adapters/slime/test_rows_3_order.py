@@ -144,6 +144,31 @@ def test_row_10_images_go_with_the_text_and_without_ids(slime: Any) -> None:
     assert "input_ids" not in payload
 
 
+@pytest.mark.parametrize("train_inputs", [None, {"pixel_values": [0.5]}])
+def test_row_10_a_resume_with_images_sends_ids_and_no_text(slime: Any, train_inputs: Any) -> None:
+    """The expanded prompt and the partial response: no text says the latter."""
+
+    class Image:
+        def convert(self, mode: str) -> bytes:
+            return mode.encode()
+
+    def processor(*, text: str, images: list[Any]) -> dict[str, Any]:
+        return {"input_ids": [[3, 4, 4]]}
+
+    sample = resumable(
+        slime,
+        tokens=[3, 4, 4, 5],
+        multimodal_inputs={"images": [Image()]},
+        multimodal_train_inputs=train_inputs,
+    )
+    run = Run(slime, finished(12), state=state_of(processor=processor))
+    assert run(sample).tokens == [3, 4, 4, 5, 12]
+    payload = run.client.requests[0][1]
+    assert payload["image_data"] == ["data:image/png;base64,UkdC"]
+    assert payload["input_ids"] == [3, 4, 4, 5]
+    assert "text" not in payload
+
+
 @pytest.mark.parametrize("multimodal", [None, {}, {"images": []}, {"images": None, "videos": None}])
 def test_row_10_no_images(slime: Any, multimodal: Any) -> None:
     run = Run(slime, finished())
