@@ -1,30 +1,23 @@
-"""A run that works with slime's own function gives the same sample with ours, field by field."""
+"""A run that works with slime's own functions, streaming or not, gives the same sample with ours, field by field."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from dataclasses import fields
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ssefold.adapters import slime as adapter
+from ssefold.transports.testing import PROFILES
 
-from ..fakes import LENGTH, STOP, b64, lines_response, stream_of
-from .runs import Run, state_of
-
-ABORT = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
-
-
-def plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def fields_of(sample: Any) -> dict[str, Any]:
-    return {field.name: plain(getattr(sample, field.name)) for field in fields(sample) if field.name != "trace"}
+from ..fakes import ABORT, LENGTH, STOP, b64, lines_response, stream_of
+from ..servers import PLAIN, fields_of
+from ..servers import runs as run_calls
+from .runs import Run, args_of, state_of
 
 
 @st.composite
@@ -126,3 +119,45 @@ def test_the_comparison_compares(slime: Any) -> None:
     assert outcome(slime, adapter.generate_streaming, {**run_, "chunks": run_["chunks"][:1]})[0] != theirs
     with pytest.raises(KeyError):
         _ = theirs["trace"]
+
+
+# ---- over a real socket, against the function that does not stream
+
+
+def sample_of(slime: Any, function: Any, profile: str, aborts: tuple[int, ...]) -> dict[str, Any]:
+    slime.sglang_rollout.GenerateState = lambda _args: state
+    state, sample = state_of(), slime.Sample(prompt="p")
+
+    async def call(server: Any, _client: Any) -> None:
+        address = urlsplit(server.url)
+        args = args_of(
+            sglang_router_ip=address.hostname,
+            sglang_router_port=address.port,
+            sglang_incremental_streaming_output=server.profile.incremental,
+            use_rollout_routing_replay=True,
+            num_layers=2,
+            moe_router_topk=4,
+        )
+        custom = {"custom_params": {"return_top_p_token_ids": True}}
+        await function(args, sample, {"max_new_tokens": 24, "temperature": 0, **custom})
+
+    def use(client: Any) -> None:
+        slime.http_utils._http_client = client
+
+    run_calls(PROFILES[profile], call, use, aborts)
+    return fields_of(sample)
+
+
+@pytest.mark.parametrize("aborts", [(), (9, 3)], ids=["to the end", "aborted twice"])
+@pytest.mark.parametrize(
+    "profile", [name for name in PLAIN if PROFILES[name].rows_length and not PROFILES[name].tokens_only]
+)
+def test_every_field_is_what_the_response_that_does_not_stream_gives(
+    slime: Any, profile: str, aborts: tuple[int, ...]
+) -> None:
+    pytest.importorskip("httpx", reason="slime's client is httpx's")
+    theirs = sample_of(slime, slime.sglang_rollout.reference_generate, profile, aborts)
+    ours = sample_of(slime, adapter.generate_streaming, profile, aborts)
+    assert ours == theirs
+    assert theirs["response_length"] == 24
+    assert len(theirs["weight_versions"]) == len(aborts) + 1
