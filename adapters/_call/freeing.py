@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ssefold.transports._engine import without_urls
+
 from .waiting import within
 
 _log = logging.getLogger("ssefold.adapters")
@@ -44,7 +46,7 @@ class Freeing:
         except TimeoutError:
             _log.warning("no answer to the abort of %s within %g s", self._rid, self._seconds)
         except Exception as error:  # noqa: BLE001  # whatever the client raises
-            _log.warning("the abort of %s failed: %r", self._rid, error)
+            _log.warning("the abort of %s failed: %s", self._rid, without_urls(repr(error)))
 
     async def _tell(self) -> None:
         urls = [self._base_url]

@@ -1,4 +1,4 @@
-"""One update onto one sample: every claim checked first, then a commit that can not fail.
+"""One update onto one sample: every claim checked first, then a commit that cannot fail.
 
 The core has made sure that an update is right by itself; here it must also go on where the sample stands, and bring for
 its tokens what the other tokens of the sample have.  Knows states and updates; knows nothing of requests.
@@ -62,7 +62,7 @@ def apply_update(state: State, update: Update) -> None:
 def check_leftovers(state: State) -> None:
     """Refuse to build on a call whose tokens lack what a trainer needs of each token.
 
-    An abort may come without replay arrays (from the queue it does), and a call behind it can not make up for them.
+    An abort may come without replay arrays (from the queue it does), and a call behind it cannot make up for them.
 
     :raises RolloutError: the tokens can only be dropped.
     """

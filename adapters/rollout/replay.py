@@ -34,7 +34,7 @@ class TopPRows:
     def check_room(self, replay: TopPReplay) -> None:
         """Offsets are int32.
 
-        :raises ReplayError: they can not count the ids of one more call.
+        :raises ReplayError: they cannot count the ids of one more call.
         """
         if len(self._ids) + len(replay.token_ids) > _INT32_MAX:
             raise ReplayError(

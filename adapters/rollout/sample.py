@@ -204,7 +204,7 @@ class RolloutSample:
         Everything in it is the caller's own; ``rid`` is new each time.
 
         :param source: name of the server that is asked, kept in :attr:`calls`.
-        :raises RolloutError: the sample is done, or what the last call left can not be gone on with (see
+        :raises RolloutError: the sample is done, or what the last call left cannot be gone on with (see
             :meth:`rollback`).
         """
         state = self._state
@@ -217,7 +217,7 @@ class RolloutSample:
         grammar = grammar_of(state.params)
         if grammar is not None and state.given:
             raise RolloutError(
-                f"sampling_params.{grammar} can not be gone on with in the middle of an output: the server would start"
+                f"sampling_params.{grammar} cannot be gone on with in the middle of an output: the server would start"
                 " the grammar anew. rollback() and sample the turn again"
             )
         check_leftovers(state)
@@ -264,7 +264,7 @@ class RolloutSample:
     def rollback(self) -> None:
         """Forget everything that the last call gave, as if it had not been made.
 
-        For tokens that can not be trained on: of a call that was cut before its top-p rows came (they come with the
+        For tokens that cannot be trained on: of a call that was cut before its top-p rows came (they come with the
         terminal chunk; have the server abort instead of closing the connection), that ended without them, or without
         logprobs.
         """

@@ -1,7 +1,7 @@
 """One call's tokens onto slime's ``Sample``: from the state before the call, and back to it when a chunk says so.
 
 Everything goes through ``Sample.append_response_tokens``, which does slime's own checks.  What stands here is what that
-method can not know: which state a call started from, and that top-p rows come with the terminal chunk only, so that a
+method cannot know: which state a call started from, and that top-p rows come with the terminal chunk only, so that a
 sample which has rows already is without them while the next call streams.  Source: slime ``utils/types.py``.  Knows
 nothing of streams and requests.
 """
@@ -45,7 +45,7 @@ class SampleCall:
     def apply(self, update: SGLangStreamUpdate) -> None:
         """Append what an update brings.
 
-        :raises ValueError: the sample refuses it, or it can not be trained on.
+        :raises ValueError: the sample refuses it, or it cannot be trained on.
         """
         reason = update.meta_info.get("finish_reason")
         finish = FinishReason.parse(reason) if reason else None
@@ -130,7 +130,7 @@ def _check_log_probs(update: SGLangStreamUpdate) -> None:
         at = update.log_probs.index(None)
         raise PayloadError(
             f"the logprob of token {update.tokens[at]} (number {at} of {len(update.tokens)}) is null, which is how"
-            " SGLang writes NaN and infinity: it can not be trained on. Look at the sampler's numerics (temperature,"
+            " SGLang writes NaN and infinity: it cannot be trained on. Look at the sampler's numerics (temperature,"
             " top_p, weights that were loaded last)"
         )
 

@@ -181,7 +181,7 @@ def test_sampling_params_that_are_no_json() -> None:
     itself: dict[str, Any] = {}
     itself["a"] = itself
     for params in ({"stop": deep}, itself, {1: 2}, {"custom_params": {1: 2}}):
-        with pytest.raises(RolloutError, match="sampling_params can not be sent as JSON"):
+        with pytest.raises(RolloutError, match="sampling_params cannot be sent as JSON"):
             RolloutSample([7, 8], sampling_params=params)  # type: ignore[arg-type]
 
 

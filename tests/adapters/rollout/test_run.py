@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from itertools import chain
@@ -129,6 +130,31 @@ def test_the_budget_of_attempts() -> None:
     assert sample.token_ids == TOKENS[:3]
 
 
+def test_secrets_of_endpoints_are_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    """User, password and query go to the transport, and into no message, repr, record or byte string."""
+    endpoints = ["http://user-x:pass-x@a/generate?key=query-x", "http://b/generate?key=query-x#query-x"]
+    servers = Servers((1, TransportError(f"no answer from {endpoints[0]}")), (1, TransportError("reset")))
+    sample = sample_of()
+    with pytest.raises(FailoverError) as raised:
+        asyncio.run(run(sample, endpoints, servers, attempts=2))
+    assert servers.asked == endpoints
+    assert [place for place, _ in raised.value.failures] == ["http://a/generate", "http://b/generate"]
+    assert [call.source for call in sample.calls] == ["http://a/generate", "http://b/generate"]
+    places = " ".join(place for place, _ in raised.value.failures)
+    left = [str(raised.value), repr(raised.value), places, repr(sample), repr(sample.calls), caplog.text]
+    for secret in ("user-x", "pass-x", "query-x"):
+        assert not any(secret in words for words in left)
+        assert secret.encode() not in sample.to_bytes()
+        assert secret.encode() not in pickle.dumps(sample)
+
+
+@pytest.mark.parametrize("source", ["a", "node 7?", None])
+def test_a_source_that_is_no_url_is_kept_as_it_is(source: str | None) -> None:
+    sample = sample_of()
+    sample.next_payload(source=source)
+    assert sample.calls[0].source == source
+
+
 def test_a_finished_sample_needs_no_call() -> None:
     sample = sample_of(max_new_tokens=0)
     assert asyncio.run(run(sample, [], Servers())) is sample
@@ -152,7 +178,7 @@ def test_arguments(endpoints: list[str], attempts: int) -> None:
 def test_urls(endpoint: str, url: str) -> None:
     servers = Servers((6, LENGTH))
     sample = asyncio.run(run(sample_of(), [endpoint], servers))
-    assert (servers.asked, sample.calls[0].source) == ([url], endpoint)
+    assert (servers.asked, sample.calls[0].source) == ([url], endpoint.partition("?")[0])
 
 
 def test_tokens_that_can_not_be_built_on_are_sampled_again() -> None:

@@ -1,4 +1,4 @@
-"""What a session id can not do: slime's adapter sends it as a header (``docs/security.md``)."""
+"""What a session id cannot do: slime's adapter sends it as a header (``docs/security.md``)."""
 
 from __future__ import annotations
 
