@@ -11,15 +11,16 @@ import asyncio
 import copy
 import logging
 import uuid
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
-from ssefold import Accumulator, GenerateDecoder
+from ssefold import GenerateDecoder
 
 from .._call import Exchange, Lookup
 from . import attempts
 from .request import check_sample, request_of
-from .sample import MilesCall, check_end
+from .sample import MilesCall
 
 __all__ = ["generate"]
 
@@ -93,11 +94,15 @@ class _Call:
     def __init__(
         self, args: Any, sample: Any, payload: dict[str, Any], headers: dict[str, str] | None, state: Any, client: Any
     ) -> None:
+        def decode(token_ids: Sequence[int]) -> str:
+            skip = payload["sampling_params"].get("skip_special_tokens", True)
+            text: str = state.tokenizer.decode(list(token_ids), skip_special_tokens=skip)
+            return text
+
         self._sample = sample
         self._state = state
-        self._skip = payload["sampling_params"].get("skip_special_tokens", True)
         self._decoder = GenerateDecoder(fast_path=getattr(args, "ssefold_fast_path", True))
-        self._onto = MilesCall(args, sample, payload, _miles["update_sample_from_response"])
+        self._onto = MilesCall(args, sample, payload, _miles["update_sample_from_response"], decode)
         self._exchange = Exchange(args, client, payload, headers, self._decoder)
 
     async def run(self) -> None:
@@ -111,19 +116,18 @@ class _Call:
                 async for update in updates:
                     self._onto.apply(update)
                     if update.finish_reason is not None:
-                        check_end(update, self._onto.received)
-                        await self._onto.end(self._response())
+                        await self._onto.end(self._decoder.outputs[0])
                     elif self._state.aborted:
                         await self._exchange.stop()
-            if self._exchange.finish_reason is None and not self._state.aborted:
+            if not self._onto.ended and not self._state.aborted:
                 raise self._exchange.incomplete()
         except BaseException:
-            if self._exchange.finish_reason is None:
+            if not self._onto.ended:
                 await self._keep_what_came()
                 self._sample.status = status
             raise
-        if self._exchange.finish_reason is None:
-            await self._onto.cut(self._response())
+        if not self._onto.ended:
+            await self._onto.cut(self._decoder.outputs.get(0))
             self._sample.status = type(self._sample).Status.ABORTED
 
     def may_be_repeated(self, error: Exception) -> bool:
@@ -132,12 +136,6 @@ class _Call:
 
     async def _keep_what_came(self) -> None:
         try:
-            await self._onto.cut(self._response())
+            await self._onto.cut(self._decoder.outputs.get(0))
         except Exception:  # noqa: BLE001  # the error on its way is the one to be told
             _log.exception("what had arrived of a response that was cut could not be put onto the sample")
-
-    def _response(self) -> dict[str, Any]:
-        output = self._decoder.outputs.get(0) or Accumulator()
-        return output.native_response(
-            lambda token_ids: self._state.tokenizer.decode(list(token_ids), skip_special_tokens=self._skip)
-        )

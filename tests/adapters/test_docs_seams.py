@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -134,13 +135,19 @@ def asked(server: FakeSGLang) -> list[dict[str, Any]]:
     return [seen.json for seen in server.seen if seen.path == "/generate"]
 
 
+def areal() -> tuple[Any, Any]:
+    return (
+        import_module("areal.api.io_struct").ModelRequest,
+        import_module("areal.infra.remote_inf_engine").RemoteInfEngine,
+    )
+
+
 @pytest.mark.usefixtures("standins")
 @pytest.mark.parametrize("profile", ["0.5.9", "0.5.23", "0.5.23-incremental"])
 @pytest.mark.parametrize("mishap", MISHAPS)
 def test_areal(monkeypatch: pytest.MonkeyPatch, mishap: str, profile: str) -> None:
     aiohttp = pytest.importorskip("aiohttp", reason="AReaL's client is aiohttp's")
-    from areal.api.io_struct import ModelRequest  # type: ignore[import-not-found]
-    from areal.infra.remote_inf_engine import RemoteInfEngine  # type: ignore[import-not-found]
+    request_of, engine_of = areal()
 
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(min(seconds, 0.01)))
@@ -151,8 +158,8 @@ def test_areal(monkeypatch: pytest.MonkeyPatch, mishap: str, profile: str) -> No
 
         async def ask() -> Any:
             async with aiohttp.ClientSession() as session:
-                engine = RemoteInfEngine(server.url.removeprefix("http://"), session)
-                return await through(mishap, server, lambda: engine.agenerate(ModelRequest(list(PROMPT))), engine.pause)
+                engine = engine_of(server.url.removeprefix("http://"), session)
+                return await through(mishap, server, lambda: engine.agenerate(request_of(list(PROMPT))), engine.pause)
 
         response = asyncio.run(ask())
         script = truth(server, 24)
@@ -170,16 +177,15 @@ def test_areal(monkeypatch: pytest.MonkeyPatch, mishap: str, profile: str) -> No
 def test_areal_without_streaming() -> None:
     """Routed experts, and requests of other kinds."""
     aiohttp = pytest.importorskip("aiohttp", reason="AReaL's client is aiohttp's")
-    from areal.api.io_struct import ModelRequest
-    from areal.infra.remote_inf_engine import RemoteInfEngine
+    request_of, engine_of = areal()
 
     run_block("adapters-areal-nemo-rl.md", "AReaL")
     with FakeSGLang(GreedyModel(3)) as server:
 
         async def ask() -> Any:
             async with aiohttp.ClientSession() as session:
-                engine = RemoteInfEngine(server.url.removeprefix("http://"), session)
-                request = ModelRequest(list(PROMPT), metadata={"return_routed_experts": True})
+                engine = engine_of(server.url.removeprefix("http://"), session)
+                request = request_of(list(PROMPT), metadata={"return_routed_experts": True})
                 return await engine.agenerate(request)
 
         assert tuple(asyncio.run(ask()).output_tokens) == truth(server, 24).token_ids
@@ -189,7 +195,7 @@ def test_areal_without_streaming() -> None:
 @pytest.mark.usefixtures("standins")
 @pytest.mark.parametrize("mishap", MISHAPS)
 def test_nemo_rl(mishap: str) -> None:
-    from nemo_rl.sglang_generation import SGLangGeneration  # type: ignore[import-not-found]
+    generation_of = import_module("nemo_rl.sglang_generation").SGLangGeneration
 
     found = run_block("adapters-areal-nemo-rl.md", "NeMo-RL")
     with FakeSGLang(GreedyModel(3)) as server:
@@ -198,7 +204,7 @@ def test_nemo_rl(mishap: str) -> None:
 
         async def ask() -> Any:
             streamed = found["StreamedClient"]()
-            generation = SGLangGeneration(f"{server.url}/generate", streamed)
+            generation = generation_of(f"{server.url}/generate", streamed)
             params = {"max_new_tokens": 24, "temperature": 0}
             async with streamed.client as client:
 

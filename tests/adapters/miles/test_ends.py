@@ -12,7 +12,7 @@ import pytest
 
 from ssefold import PayloadError, ProtocolError, ServerError
 
-from ..fakes import ABORT, RESPONSES, STOP, b64, chunk, lines_response, pairs_of, stream_of
+from ..fakes import ABORT, RESPONSES, STOP, b64, bytes_response, chunk, lines_response, pairs_of, stream_of
 from .runs import Run, finished, resumable
 
 np = pytest.importorskip("numpy", reason="miles' replay arrays are NumPy's")
@@ -25,7 +25,7 @@ def spans(sample: Any) -> list[list[tuple[str, int, int]]]:
 @pytest.mark.parametrize("kind", RESPONSES)
 def test_an_abort_is_waited_for_to_its_terminal_chunk(miles: Any, kind: str) -> None:
     """``state.aborted`` is set before the servers are told: the chunk that ends the call is still on its way."""
-    terminal = {"weight_version": "7", "cached_tokens": 2, "routed_experts": b64(range(16))}
+    terminal: dict[str, Any] = {"weight_version": "7", "cached_tokens": 2, "routed_experts": b64(range(16))}
     chunks = stream_of([11, 12, 13], incremental=True, finish=ABORT, **terminal)
     sample = Run(miles, RESPONSES[kind](chunks), aborted=True)(miles.Sample(prompt="p"))
     assert (sample.tokens, sample.response) == ([1, 2, 11, 12, 13], "<11><12><13>")
@@ -138,7 +138,31 @@ def test_what_miles_refuses_leaves_the_tokens(miles: Any) -> None:
     with pytest.raises(AssertionError, match="all zeros"):
         Run(miles, finished(11, 12, routed_experts=b64([0] * 16)))(sample)
     assert (sample.tokens, sample.response_length, sample.loss_mask) == ([1, 2, 5, 11, 12], 3, [1, 1, 1])
-    assert sample.rollout_log_probs == [-0.5, -0.11, -0.12]
+    assert (sample.rollout_log_probs, sample.response) == ([-0.5, -0.11, -0.12], "five<11><12>")
+    assert sample.status == miles.Sample.Status.ABORTED
+
+
+@pytest.mark.parametrize("finish", [None, STOP, {"type": "stop", "matched": "NaN happened"}])
+def test_what_cannot_be_trained_on_leaves_what_came_before_it(miles: Any, finish: Any) -> None:
+    chunks = stream_of([11, 12, 13], incremental=True)
+    if finish is not STOP and finish is not None:
+        chunks[2]["meta_info"]["finish_reason"] = finish
+    else:
+        chunks[2]["meta_info"].update(output_token_logprobs=[[None, 13, None]], finish_reason=finish)
+    sample = miles.Sample(prompt="p")
+    with pytest.raises(ValueError, match=r"null|NaN"):
+        Run(miles, bytes_response(chunks))(sample)
+    assert (sample.tokens, sample.rollout_log_probs, sample.response) == ([1, 2, 11, 12], [-0.11, -0.12], "<11><12>")
+    assert sample.status == miles.Sample.Status.PENDING
+
+
+def test_a_contradiction_leaves_what_came_before_it(miles: Any) -> None:
+    chunks = stream_of([11, 12, 13], incremental=True)
+    chunks[2]["meta_info"]["output_token_logprobs_length"] = 7
+    sample = miles.Sample(prompt="p")
+    with pytest.raises(ProtocolError):
+        Run(miles, bytes_response(chunks))(sample)
+    assert (sample.tokens, sample.response, sample.status) == ([1, 2, 11, 12], "<11><12>", miles.Sample.Status.PENDING)
 
 
 def test_a_finish_reason_as_gateways_write_it(miles: Any) -> None:

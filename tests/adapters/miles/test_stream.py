@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ssefold import GenerateDecoder
 from ssefold.adapters import miles as adapter
 
 from ..fakes import LENGTH, RESPONSES, STOP, b64, lines_response, pairs_of, stream_of
@@ -108,3 +109,18 @@ def test_arrays_of_an_earlier_call_do_not_outlive_it(miles: Any) -> None:
     assert kept.rollout_routed_experts is earlier["rollout_routed_experts"]
     over = Run(miles, finished(11))(resumable(miles, **earlier))
     assert (over.rollout_routed_experts, over.rollout_indexer_topk) == (None, None)
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, True), ({"ssefold_fast_path": False}, False)])
+def test_the_fast_path_can_be_switched_off(
+    miles: Any, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], expected: bool
+) -> None:
+    asked: list[Any] = []
+
+    def decoder(**options: Any) -> GenerateDecoder:
+        asked.append(options)
+        return GenerateDecoder(**options)
+
+    monkeypatch.setattr(adapter, "GenerateDecoder", decoder)
+    assert Run(miles, finished(11, 12), **given)(miles.Sample(prompt="p")).tokens == [1, 2, 11, 12]
+    assert asked == [{"fast_path": expected}]

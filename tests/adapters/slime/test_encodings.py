@@ -28,21 +28,16 @@ ENCODED = {
 
 def answered(slime: Any, encoding: str, body: bytes, **options: Any) -> Run:
     headers = {"content-encoding": encoding, "content-type": "text/event-stream"}
-    transport = httpx.MockTransport(lambda _request: httpx.Response(200, headers=headers, stream=Reads(body)))
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, headers=headers, content=reads(body)))
     run = Run(slime)
     slime.http_utils._http_client = httpx.AsyncClient(transport=transport, **options)
     return run
 
 
-class Reads(httpx.AsyncByteStream):
-    """A body in reads of seven bytes."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> Any:
-        for at in range(0, len(self._body), 7):
-            yield self._body[at : at + 7]
+async def reads(body: bytes) -> Any:
+    """In pieces of seven bytes."""
+    for at in range(0, len(body), 7):
+        yield body[at : at + 7]
 
 
 @pytest.mark.parametrize("encoding", ENCODED)

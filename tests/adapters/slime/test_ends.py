@@ -13,7 +13,7 @@ import pytest
 from ssefold import ProtocolError
 from ssefold.adapters.slime import SGLangStreamAccumulator
 
-from ..fakes import STOP, b64, chunk, lines_response, pairs_of, stream_of
+from ..fakes import STOP, b64, chunk, lines_response, needs_core, pairs_of, stream_of
 from .runs import Run
 
 
@@ -74,6 +74,13 @@ def test_a_cancellation_while_the_rest_is_waited_for(slime: Any) -> None:
 # ---- an end that does not hold for what was counted
 
 
+ROWS = [
+    pytest.param(None, id="null", marks=needs_core),
+    pytest.param(..., id="absent", marks=needs_core),
+    pytest.param([], id="empty"),
+]
+
+
 def uncounted(rows: Any, length: int = 3) -> dict[str, Any]:
     item = chunk("abc", rows, length, finish_reason=STOP, id="r", prompt_tokens=2, completion_tokens=3)
     item["output_ids"] = [11, 12, 13]
@@ -82,7 +89,7 @@ def uncounted(rows: Any, length: int = 3) -> dict[str, Any]:
     return item
 
 
-@pytest.mark.parametrize("rows", [None, ..., []], ids=["null", "absent", "empty"])
+@pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("incremental", [True, False, None])
 def test_rows_that_were_counted_and_did_not_come(slime: Any, rows: Any, incremental: bool | None) -> None:
     sample = slime.Sample(prompt="p")
@@ -91,13 +98,14 @@ def test_rows_that_were_counted_and_did_not_come(slime: Any, rows: Any, incremen
     assert (sample.tokens, sample.status) == ([1, 2], slime.Sample.Status.PENDING)
 
 
-@pytest.mark.parametrize("rows", [None, ..., []], ids=["null", "absent", "empty"])
+@pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("mode", ["auto", "incremental", "cumulative"])
 def test_the_accumulator_does_not_take_them_either(rows: Any, mode: Any) -> None:
     with pytest.raises(ProtocolError, match="output_token_logprobs"):
         SGLangStreamAccumulator(mode).add(uncounted(rows))
 
 
+@needs_core
 def test_a_terminal_chunk_without_text(slime: Any) -> None:
     """slime decodes what a chunk without text brings, also where the chunk says everything anew."""
     rows = {"top_p_token_ids": b64([60, 61]), "top_p_token_offsets": b64([0, 1, 2])}

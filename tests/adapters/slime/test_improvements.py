@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from ssefold import PayloadError, ProtocolError, ReplayError, ServerError
 from ssefold.adapters.slime import SGLangStreamAccumulator
 
-from ..fakes import STOP, b64, bytes_response, chunk, lines_response, pairs_of, stream_of
+from ..fakes import STOP, b64, bytes_response, chunk, lines_response, needs_core, pairs_of, stream_of
 from .runs import ABSENT, Run, state_of
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
@@ -319,3 +320,28 @@ def test_text_that_says_nan_is_text(slime: Any) -> None:
     chunks = stream_of([11], incremental=True, finish=STOP)
     chunks[0]["text"] = "NaN"
     assert Run(slime, bytes_response([b'data: {"NaN\n\n', *chunks]))(slime.Sample(prompt="p")).response == "NaN"
+
+
+@needs_core
+def test_an_abort_snapshot_that_has_prompt_tokens_names_the_cause(slime: Any) -> None:
+    """SGLang sends an abort that says everything once more without ``prompt_tokens``, by which it is known."""
+    abort = {"type": "abort", "message": "Abort in waiting queue"}
+    chunks = stream_of([11, 12, 13], incremental=True)
+    meta = {"id": "r", "finish_reason": abort, "prompt_tokens": 2, "completion_tokens": 3}
+    snapshot = {**chunk("<11><12><13>", pairs_of([11, 12, 13]), 3, **meta), "output_ids": [13]}
+    sample = slime.Sample(prompt="p")
+    with pytest.raises(ProtocolError, match=r"abort.*prompt_tokens"):
+        Run(slime, lines_response([*chunks, snapshot]))(sample)
+    assert sample.tokens == [1, 2, 11, 12, 13]
+
+
+@pytest.mark.parametrize("size", [pytest.param(6, marks=needs_core), 8])
+def test_routed_experts_of_one_byte(slime: Any, size: int) -> None:
+    """Newer servers say ``routed_experts_dtype``; the array is the sample's own to decode."""
+    experts = base64.b64encode(bytes(range(size))).decode()
+    terminal: dict[str, Any] = {"routed_experts": experts, "routed_experts_dtype": "uint8"}
+    sample = slime.Sample(prompt="p")
+    seen: list[Any] = []
+    sample.append_response_tokens = lambda *_args, **given: seen.append(given["meta_info"])
+    Run(slime, lines_response(stream_of([11, 12], incremental=True, finish=STOP, **terminal)))(sample)
+    assert {key: seen[-1][key] for key in terminal} == terminal

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ssefold import GenerateDecoder
 from ssefold.adapters import slime as adapter
 
 from ..fakes import STOP, lines_response, stream_of
@@ -86,3 +87,19 @@ def test_score_centering_is_refused_first_of_all(slime: Any) -> None:
     args = SimpleNamespace(use_score_centering=True)
     with pytest.raises(ValueError, match=r"^Score centering does not support streaming rollout\.$"):
         asyncio.run(adapter.generate_streaming(args, None, {}))
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, True), ({"ssefold_fast_path": False}, False)])
+def test_the_fast_path_can_be_switched_off(
+    slime: Any, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], expected: bool
+) -> None:
+    asked: list[Any] = []
+
+    class Decoder(GenerateDecoder):
+        def __init__(self, **options: Any) -> None:
+            asked.append(options["fast_path"])
+            super().__init__(**options)
+
+    monkeypatch.setattr("ssefold.adapters.slime.call._Decoder", Decoder)
+    Run(slime, finished(), **given)(slime.Sample(prompt="p"))
+    assert asked == [expected]

@@ -125,8 +125,8 @@ def test_the_comparison_compares(slime: Any) -> None:
 
 
 def sample_of(slime: Any, function: Any, profile: str, aborts: tuple[int, ...]) -> dict[str, Any]:
-    slime.sglang_rollout.GenerateState = lambda _args: state
     state, sample = state_of(), slime.Sample(prompt="p")
+    slime.sglang_rollout.GenerateState = lambda _args: state
 
     async def call(server: Any, _client: Any) -> None:
         address = urlsplit(server.url)
