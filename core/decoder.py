@@ -13,9 +13,11 @@ from typing import Literal
 
 from .accumulator import Accumulator
 from .errors import IncompleteStreamError, StreamError
+from .fast import FastPath
 from .fold.lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
+from .sse.lines import as_bytes
 from .sse.parser import SSEParser
 from .update import Update
 
@@ -46,7 +48,8 @@ class GenerateDecoder:
             raise ValueError(f"on_bad_json must be 'raise' or 'skip', not {on_bad_json!r}")
         Accumulator(mode)  # an unknown mode is refused here, not at the first chunk
         self._parser = SSEParser(max_event_size=max_event_size)
-        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, fast_path=fast_path)
+        self._fast = FastPath(max_event_size) if fast_path else None
+        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, self._fast)
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -76,16 +79,24 @@ class GenerateDecoder:
         if self.error is not None:
             self._look_for_done(data)
             raise self.error
-        fast = self._outputs.fast
-        if fast is not None and self._parser.is_plain_event(data):
-            update = fast.fold(data, 6, len(data) - 2)
-            if update is not None:
-                return [update]
         updates: list[Update] = []
+        fast, parser = self._fast, self._parser
         try:
-            self._outputs.fold(self._parser.feed(data), updates)
-            if self._parser.error is not None:
-                raise self._parser.error
+            if fast is not None and fast.is_ready:
+                data = as_bytes(data)
+                if not fast.is_following and not parser.is_between_events:
+                    # The event that the parser is in the middle of; what comes after it may be as expected.
+                    end = data.find(b"\n\n") + 2
+                    if end >= 2:
+                        self._outputs.fold(parser.feed(data[:end]), updates)
+                        data = data[end:]
+                if fast.is_following or parser.is_between_events:
+                    data = fast.follow(data, updates)
+                if not data:
+                    return updates
+            self._outputs.fold(parser.feed(data), updates)
+            if parser.error is not None:
+                raise parser.error
         except StreamError as error:
             self._fail(error)
             if not updates:
@@ -100,6 +111,8 @@ class GenerateDecoder:
         """
         if self.error is None and not self._closed:
             try:
+                if self._fast is not None:
+                    self._parser.feed(self._fast.release())
                 self.cut = self._parser.close()
                 self._check_complete()
             except StreamError as error:
