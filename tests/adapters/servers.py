@@ -33,6 +33,12 @@ def model(asked: Asked) -> Script:
     )
 
 
+def support_model(asked: Asked) -> Script:
+    """The same where the logprob of every kept candidate is told."""
+    script = model(asked)
+    return replace(script, sampling_logprobs=tuple((-0.5, -0.75 - at % 2) for at in range(len(script.token_ids))))
+
+
 def fields_of(sample: Any) -> dict[str, Any]:
     """Every field but the trace, arrays as lists."""
     found = {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample) if field.name != "trace"}
@@ -44,6 +50,7 @@ def runs(
     call: Callable[[FakeSGLang, Any], Awaitable[None]],
     use_client: Callable[[Any], None],
     aborts: Sequence[int],
+    writer: Callable[[Asked], Script] = model,
 ) -> None:
     """Call until the sample is finished; the server aborts the first calls when each has so many tokens."""
     import httpx
@@ -57,7 +64,7 @@ def runs(
                 await client.post(f"{server.url}/abort_request", json={"rid": "", "abort_all": True})
             await task
 
-    with FakeSGLang(model, profile=profile) as server:
+    with FakeSGLang(writer, profile=profile) as server:
         tokens = 0
         for after in aborts:
             tokens = server.counters.tokens + after
