@@ -34,6 +34,7 @@ class SlimeCall:
         self.last_meta: dict[str, Any] = {}
         self.decoder: GenerateDecoder = _Decoder(mode=mode, on_bad_json="skip", fast_path=fast_path)
         self._mode: StreamMode = mode
+        self._has_rows = False
 
     def take(self, update: Update) -> SGLangStreamUpdate:
         """The update as slime has it.
@@ -46,8 +47,11 @@ class SlimeCall:
         check_length_given(meta)
         self.last_meta = meta
         tokens, log_probs = self.tokens.take(update)
-        # What ends a call describes all of it: newer samples take weight versions only beside tokens.
-        whole = update.replace or (update.finish_reason is not None and not tokens and bool(self.tokens.tokens))
+        self._has_rows = self._has_rows or update.top_p is not None
+        # What ends a call describes all of it: newer samples take weight versions only beside tokens.  Top-p rows that
+        # came chunk by chunk are on the sample and nowhere else.
+        is_bare_end = update.finish_reason is not None and not tokens and not self._has_rows
+        whole = update.replace or (is_bare_end and bool(self.tokens.tokens))
         if whole:
             tokens, log_probs = list(self.tokens.tokens), list(self.tokens.log_probs)
         return SGLangStreamUpdate(whole, tokens, log_probs, meta)

@@ -56,3 +56,30 @@ def test_over_http_aborted_on_the_server_and_resumed(miles: Any, profile: str) -
     assert sample.tokens == [1, 2, *script.token_ids]
     assert sample.rollout_log_probs == list(script.logprobs or ())
     assert sample.rollout_routed_experts.reshape(-1, 8).tolist() == [list(row) for row in script.routed_experts.rows]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(status=500, body=b"down"), Fault(refuse=True), Fault(overloaded=True), Fault(cut_at=0)],
+    ids=["status 500", "closed without a word", "overloaded", "empty body"],
+)
+def test_another_attempt(miles: Any, fault: Fault) -> None:
+    httpx = pytest.importorskip("httpx", reason="miles' client is httpx's")
+    with FakeSGLang(GreedyModel(3), profile="0.5.23-incremental") as server:
+        server.fault_next(fault, fault)
+        address = urlsplit(server.url)
+        run = Run(miles, sglang_router_ip=address.hostname, sglang_router_port=address.port)
+        sample = miles.Sample(prompt="p")
+
+        async def exercise() -> None:
+            async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
+                miles.http_utils._http_client = client
+                await run.call(sample, max_new_tokens=24, temperature=0)
+
+        asyncio.run(exercise())
+        assert server.counters.requests == 3
+        payload = {"input_ids": [1, 2], "sampling_params": {"max_new_tokens": 24}, "return_logprob": True}
+        [script] = server.truth(payload)
+    assert sample.tokens == [1, 2, *script.token_ids]
+    assert sample.rollout_log_probs == list(script.logprobs or ())
+    assert len(sample.weight_versions) == 1

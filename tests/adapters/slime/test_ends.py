@@ -120,3 +120,14 @@ def test_a_weight_version_beside_an_empty_terminal_chunk(slime: Any) -> None:
     chunks = [*stream_of([11, 12], incremental=True), last]
     sample = Run(slime, lines_response(chunks))(slime.Sample(prompt="p"))
     assert (sample.weight_versions, sample.tokens) == (["v1"], [1, 2, 11, 12])
+
+
+@pytest.mark.parametrize("rows", [{"top_p_token_ids": "", "top_p_token_offsets": b64([0])}, {}])
+def test_an_empty_terminal_chunk_after_rows_chunk_by_chunk(slime: Any, rows: dict[str, Any]) -> None:
+    chunks = stream_of([11, 12], incremental=True)
+    for item in chunks:
+        item["meta_info"].update(top_p_token_ids=b64([60, 61]), top_p_token_offsets=b64([0, 2]))
+    last = chunk("", [], 2, finish_reason=STOP, prompt_tokens=2, completion_tokens=2, id="r", **rows)
+    sample = Run(slime, lines_response([*chunks, last]))(slime.Sample(prompt="p"))
+    assert (sample.tokens, sample.status) == ([1, 2, 11, 12], slime.Sample.Status.COMPLETED)
+    assert sample.rollout_top_p_token_offsets.tolist() == [0, 2, 4]

@@ -186,3 +186,11 @@ def test_an_error_inside_the_stream(slime: Any) -> None:
         with pytest.raises(ValueError, match="CUDA error"):
             call(sample)
         check(sample, _head(call.truth(), len(sample.tokens) - 2))
+
+
+@pytest.mark.parametrize("fault", [Fault(endless=True), Fault(endless=True, no_done=True)], ids=["done", "no done"])
+def test_a_body_that_does_not_end(slime: Any, fault: Fault) -> None:
+    with FakeSGLang(GreedyModel(3), profile="0.5.23-incremental", fault=fault) as server:
+        call = Call(slime, server, ssefold_abort_timeout=0.1)
+        check(call(slime.Sample(prompt="p")), call.truth())
+        server.wait_until(lambda counters: counters.running == 0)
