@@ -10,7 +10,6 @@ import logging
 from typing import Any
 
 from ssefold import GenerateDecoder, IncompleteStreamError, PayloadError, ProtocolError, StreamError, Update
-from ssefold.update import meta_of
 from ssefold.views import thaw
 
 from .._call import CallTokens, StreamMode
@@ -26,7 +25,7 @@ class SlimeCall:
 
     :ivar decoder: to be fed.
     :ivar tokens: what was taken so far.
-    :ivar last_meta: ``meta_info`` of the last update.
+    :ivar last_meta: ``meta_info`` of the last update that a sample takes something from.
     """
 
     def __init__(self, mode: StreamMode, *, fast_path: bool) -> None:
@@ -41,11 +40,12 @@ class SlimeCall:
 
         :raises ProtocolError: it lacks the counter that slime needs.
         """
-        # A dict of its own, as slime's are; what is in it belongs to nobody else either, unless the chunk is plain.
-        plain = update.finish_reason is None and update.top_p is None and update.routed_experts is None
-        meta = dict(meta_of(update)) if plain else thaw(meta_of(update))
-        check_length_given(meta)
-        self.last_meta = meta
+        # A sample takes nothing from a chunk between but arrays, and a meta_info that nobody asks for is not parsed.
+        if self.last_meta and update.finish_reason is None and update.top_p is None and update.routed_experts is None:
+            meta: dict[str, Any] = {}
+        else:
+            self.last_meta = meta = thaw(update.meta_info)
+            check_length_given(meta)
         tokens, log_probs = self.tokens.take(update)
         self._has_rows = self._has_rows or update.top_p is not None
         # What ends a call describes all of it: newer samples take weight versions only beside tokens.  Top-p rows that
