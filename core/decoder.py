@@ -50,6 +50,8 @@ class GenerateDecoder:
         self._parser = SSEParser(max_event_size=max_event_size)
         self._fast = FastPath(max_event_size) if fast_path else None
         self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, self._fast)
+        # The parser has part of an event.
+        self._in_event = False
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -80,23 +82,15 @@ class GenerateDecoder:
             self._look_for_done(data)
             raise self.error
         updates: list[Update] = []
-        fast, parser = self._fast, self._parser
+        fast = self._fast
         try:
-            if fast is not None and fast.is_ready:
-                data = as_bytes(data)
-                if not fast.is_following and not parser.is_between_events:
-                    # The event that the parser is in the middle of; what comes after it may be as expected.
-                    end = data.find(b"\n\n") + 2
-                    if end >= 2:
-                        self._outputs.fold(parser.feed(data[:end]), updates)
-                        data = data[end:]
-                if fast.is_following or parser.is_between_events:
-                    data = fast.follow(data, updates)
+            if fast is not None and fast.ready is not None:
+                data = self._follow(fast, data if type(data) is bytes else as_bytes(data), updates)
                 if not data:
                     return updates
-            self._outputs.fold(parser.feed(data), updates)
-            if parser.error is not None:
-                raise parser.error
+            self._parse(data, updates)
+            if self._parser.error is not None:
+                raise self._parser.error
         except StreamError as error:
             self._fail(error)
             if not updates:
@@ -124,6 +118,24 @@ class GenerateDecoder:
     def snapshots(self) -> dict[int, Snapshot]:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
+
+    def _follow(self, fast: FastPath, data: bytes, updates: list[Update]) -> bytes:
+        """Let the fast path fold what it can; returns what is left to be parsed."""
+        if self._in_event:
+            # What comes after the event that the parser is in the middle of may be as expected.
+            end = data.find(b"\n\n") + 2
+            if end < 2:
+                return data
+            self._parse(data[:end], updates)
+            if self._in_event:
+                return data[end:]
+            data = data[end:]
+        return fast.follow(data, updates)
+
+    def _parse(self, data: bytes | bytearray | memoryview, updates: list[Update]) -> None:
+        parser = self._parser
+        self._outputs.fold(parser.feed(data), updates)
+        self._in_event = not parser.is_between_events
 
     def _look_for_done(self, data: bytes | bytearray | memoryview) -> None:
         # Nothing is folded after a failure, but [DONE] after an error event is still worth knowing.

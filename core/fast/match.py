@@ -16,7 +16,7 @@ from ..fold import OutputState, json_backend
 from ..update import Update
 from .spans import Span, find_spans
 from .template import LIST, TEXT, Slot, Template, changed, is_settled, learn
-from .values import fold_values
+from .values import fold_one, fold_values
 
 _MOST_WAITING = 64
 
@@ -60,11 +60,6 @@ class Matcher:
         self.is_at_end: bool = False
         #: What the payloads end with, as far as it tells them from those of other outputs.
         self.tail: bytes = b""
-
-    @property
-    def is_ready(self) -> bool:
-        """There is a template."""
-        return self._template is not None
 
     def begin(self, data: bytes, at: int) -> int:
         """Begin with the payload that begins at ``at``; returns as :meth:`advance`."""
@@ -114,7 +109,7 @@ class Matcher:
         template, groups = self._template, self._groups
         if template is None or groups[::2] != template.pieces:
             return None
-        update = fold_values(template, self._state, groups[1::2])
+        update = (fold_one if template.is_single else fold_values)(template, self._state, groups[1::2])
         if update is not None:
             self._failures = 0
             if self._held:
@@ -122,14 +117,14 @@ class Matcher:
                     held.extend(new)
         return update
 
-    def learn(self, payload: bytes) -> None:
-        """Learn from a payload that the full path has just folded."""
+    def learn(self, payload: bytes) -> bool:
+        """Learn from a payload that the full path has just folded; True if there is a template now."""
         self._template = None
         if self._waiting:
             self._waiting -= 1
-            return
+            return False
         if not is_settled(self._state) or b"\n" in payload or b"\r" in payload:
-            return
+            return False
         self._waiting = min(2**self._failures - 1, _MOST_WAITING)
         self._failures += 1
         spans = find_spans(payload)
@@ -141,6 +136,8 @@ class Matcher:
             if all(self._holds(slot, content) for slot, content in held):
                 self._template = template
                 self._held = [bytearray(content) for _, content in held]
+                return True
+        return False
 
     def _holds(self, slot: Slot, content: bytes) -> bool:
         """Whether the content of a growing slot is all that the state holds of it."""

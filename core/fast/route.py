@@ -27,19 +27,11 @@ class FastPath:
         # With several outputs, by the bytes after a payload's last colon: b"3}".
         self._by_tail: dict[bytes, Matcher] = {}
         self._only: Matcher | None = None
+        #: The matcher of the only output, once there is a template to compare its events with.
+        self.ready: Matcher | None = None
         # The reads in which the event has come that has not ended yet, and their bytes.
         self._reads: list[bytes | memoryview] = []
         self._kept = 0
-
-    @property
-    def is_ready(self) -> bool:
-        """There is one output, and a template to compare its events with."""
-        return self._only is not None and self._only.is_ready
-
-    @property
-    def is_following(self) -> bool:
-        """The beginning of an event is kept here."""
-        return self._kept > 0
 
     def follow(self, data: bytes, updates: list[Update]) -> bytes:
         """Fold the events at the front of ``data`` without splitting them off first, if there is one output.
@@ -47,7 +39,7 @@ class FastPath:
         To be called between two events, or while an event is kept.  The beginning of an event that is as expected so
         far is kept.  Returns what is left to the parser: everything from the first event on that is not as expected.
         """
-        matcher = self._only
+        matcher = self.ready
         if matcher is None:
             return data
         begin, size = 0, len(data)
@@ -72,7 +64,9 @@ class FastPath:
             if self._kept:
                 self._reads = []
                 self._kept = 0
-        return self.release() + data[begin:]
+        if self._kept:
+            return self.release() + data[begin:]
+        return data[begin:]
 
     def release(self) -> bytes:
         """Give out what is kept."""
@@ -96,16 +90,20 @@ class FastPath:
         if matcher is None:
             matcher = self._matchers[index] = Matcher(state)
             self._only = matcher if len(self._matchers) == 1 else None
+            self.ready = None
         tail = payload[payload.rfind(b":") + 1 :]
         if tail != matcher.tail and len(tail) <= _LONGEST_TAIL:
             self._by_tail.pop(matcher.tail, None)
             self._by_tail[tail] = matcher
             matcher.tail = tail
-        matcher.learn(payload)
+        is_ready = matcher.learn(payload)
+        self.ready = self._only if is_ready else None
 
     def forget(self, index: int) -> None:
         """The output has ended."""
         gone = self._matchers.pop(index, None)
         if gone is not None:
             self._by_tail.pop(gone.tail, None)
-        self._only = next(iter(self._matchers.values())) if len(self._matchers) == 1 else None
+        self._only = self.ready = None
+        if len(self._matchers) == 1:
+            (self._only,) = self._matchers.values()

@@ -20,7 +20,6 @@ from ..fold import (
     parse_json,
     parse_rows,
     plain_columns,
-    plain_row,
 )
 from ..limits import MAX_TOKENS
 from ..update import Update
@@ -32,70 +31,115 @@ _new_update = tuple.__new__
 
 def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
     """Parse what is new, check it, and change the state; or change nothing."""
-    loads = json_backend()
     have = len(state.token_ids)
-    text: str | None = None
     ids: Sequence[int] = ()
+    new_ids: Sequence[int] | None = None
     logprobs: Sequence[float] = ()
     told: tuple[float | None, ...] = ()
     texts: list[str | None] | None = None
     lists: list[tuple[list[Any], list[Any]]] = []
+    loads = json_backend()
     try:
-        if template.text is not None:
-            raw = new[template.text]
-            text = loads(b'"%s"' % raw) if b"\\" in raw else raw.decode()
+        text = _text(template, new)
         if template.rows is not None:
             raw = new[template.rows]
-            if b"\n" in raw or b"\r" in raw:
+            if b"\n" in raw or b"\r" in raw or len(state.logprobs) != have:
                 return None
             rows = loads(b"[%s]" % raw)
-            plain = plain_row(rows[0]) if len(rows) == 1 else plain_columns(rows)
+            plain = plain_columns(rows)
             if plain is not None:
-                ids, logprobs = plain
-                told = tuple(logprobs)
+                ids, told, new_ids, logprobs = plain
             elif rows:
                 ids, logprobs, texts, width = parse_rows(rows, have)
                 told = tuple(none_for_nan(logprobs))
                 if width != state.row_width:
                     return None
-            if len(state.logprobs) != have:
-                return None
         if template.ids is not None:
-            raw = new[template.ids]
+            said = loads(b"[%s]" % new[template.ids])
             if template.rows is None:
-                ids = parse_ids(loads(b"[%s]" % raw))
-            elif raw != b"%d" % ids[0] if len(ids) == 1 else loads(b"[%s]" % raw) != list(ids):
+                ids = parse_ids(said)
+            elif said != list(ids):
                 return None
         total = have + len(ids)
         for place in template.lists:
-            items = state.extras[template.slots[place].name].items or []
             if b"\n" in new[place] or b"\r" in new[place]:
                 return None
+            items = state.extras[template.slots[place].name].items or []
             entries = parse_json(b"[%s]" % new[place], MAX_DEPTH - 2)
             if len(items) + len(entries) != total:
                 return None
             lists.append((items, entries))
     except (ValueError, RecursionError):
         return None
+    count = total
     wanted = b"%d" % total
     for place in template.counts:
-        if new[place] != wanted and not _may_lag(template, state, place, int(new[place]), total):
-            return None
+        if new[place] != wanted:
+            said = int(new[place])
+            if not _may_lag(template, state, place, said, total):
+                return None
+            if place == template.completion:
+                count = said
     if total > MAX_TOKENS:
         return None
-    add_tokens(state, ids, logprobs, texts)
-    state.count = int(new[template.completion])
+    add_tokens(state, new_ids or ids, logprobs, texts)
     for items, entries in lists:
         items.extend(entries)
+    return _committed(template, state, new, have, tuple(ids), told, text, count)
+
+
+def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
+    """The same for a template of chunks of one plain row: its pattern says already what the row is."""
+    have = len(state.token_ids)
+    wanted = b"%d" % (have + 1)
+    for place in template.counts:
+        if new[place] != wanted:
+            return None
+    number, token_id = new[template.rows or 0][1:-6].split(b",")
+    if (
+        (template.ids is not None and new[template.ids] != token_id)
+        or len(state.logprobs) != have
+        or have >= MAX_TOKENS
+    ):
+        return None
+    try:
+        text = _text(template, new)
+    except ValueError:
+        return None
+    ids, logprobs = (int(token_id),), (float(number),)
+    add_tokens(state, ids, logprobs)
+    return _committed(template, state, new, have, ids, logprobs, text, have + 1)
+
+
+def _text(template: Template, new: tuple[bytes, ...]) -> str | None:
+    if template.text is None:
+        return None
+    raw = new[template.text]
+    text: str = json_backend()(b'"%s"' % raw) if b"\\" in raw else raw.decode()
+    return text
+
+
+def _committed(
+    template: Template,
+    state: OutputState,
+    new: tuple[bytes, ...],
+    start: int,
+    ids: tuple[int, ...],
+    logprobs: tuple[float | None, ...],
+    text: str | None,
+    count: int,
+) -> Update:
+    """The rest of the commit, and the update."""
+    state.count = count
     lane = state.text
     text_start = lane.length
-    if text is not None:
+    if text:
         lane.append(text)
-    elif ids:
+    elif text is None and ids:
         lane.missing = True
     late = state.late = template, new
     return _new_update(
-        Update, (state.index, have, False, tuple(ids), told, text, text_start, None, None, None, late, None)
+        Update, (state.index, start, False, ids, logprobs, text, text_start, None, None, None, late, None)
     )
 
 

@@ -15,7 +15,7 @@ from .lanes import CUMULATIVE, INCREMENTAL, Lane, Mode
 from .native import native_response, text_of
 from .payload import MAX_DEPTH, BadJSONError, json_backend, parse_json, parse_payload
 from .plan import plan_chunk
-from .rows import parse_rows, plain_columns, plain_row
+from .rows import parse_rows, plain_columns
 from .state import OutputState
 from .tokens import parse_ids
 
@@ -41,7 +41,6 @@ __all__ = [
     "parse_payload",
     "parse_rows",
     "plain_columns",
-    "plain_row",
     "plan_chunk",
     "read_chunk",
     "server_error",

@@ -186,9 +186,9 @@ def measure(scale: Scale) -> list[Section]:
 COSTS = "What a token costs"
 """The table that docs/performance.md shows, too."""
 _COSTS_TEXT = f"""\
-CPU \u00b5s a token, for an answer of {{tokens}} tokens with logprobs in reads of one event. *MB* is the size of the body.
-The last column is the share of one core that {_WORKER[0]} such streams take with ssefold at {_WORKER[1]} tokens a second
-each, without reading the sockets.
+CPU \u00b5s a token, for an answer of {{tokens}} tokens with logprobs in reads of one event. *MB* is the size of the
+body. The last column is the share of one core that {_WORKER[0]} such streams take with ssefold at {_WORKER[1]} tokens a
+second each, without reading the sockets.
 """
 _COSTS_HEADER = ["stream", "MB", OURS, ORJSON, JSON, f"{_WORKER[0]} streams, of one core"]
 
