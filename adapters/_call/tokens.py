@@ -21,7 +21,7 @@ class CallTokens:
     Only tokens with a logprob count: one without cannot be trained on.  Where a server sends rows late, it sends them
     for all tokens at once, and the update that brings them replaces.
 
-    :param known: tokens that the first update stands behind.
+    :param known: number of tokens before the first update.
     """
 
     def __init__(

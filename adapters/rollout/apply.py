@@ -62,7 +62,7 @@ def apply_update(state: State, update: Update) -> None:
 def check_leftovers(state: State) -> None:
     """Refuse to build on a call whose tokens lack what a trainer needs of each token.
 
-    An abort may come without replay arrays (from the queue it does), and a call behind it cannot make up for them.
+    An abort may come without replay arrays (from the queue it does), and a later call cannot make up for them.
 
     :raises RolloutError: the tokens can only be dropped.
     """
@@ -119,7 +119,7 @@ def _pending_after(state: State, update: Update, end: int) -> int:
     before = 0 if update.replace else state.pending
     if scored > count or (scored and (before or state.unscored)):
         raise ProtocolError(
-            f"{scored} logprobs came with {count} tokens, behind {before + state.unscored} sampled tokens that have"
+            f"{scored} logprobs came with {count} tokens, after {before + state.unscored} sampled tokens that have"
             " none: they must cover every sampled token; was return_logprob set in every request?"
         )
     pending, given = before + count - scored, end - state.base.tokens

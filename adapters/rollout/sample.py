@@ -179,7 +179,7 @@ class RolloutSample:
     # ---- what changes it
 
     def begin_call(self, *, rid: str | None = None, source: str | None = None, routed_from: int = 0) -> None:
-        """A new call begins: what the next updates give stands behind what is there.
+        """A new call begins: what the next updates give follows what is there.
 
         :meth:`next_payload` does this; call it yourself only with a request that you made yourself.
 

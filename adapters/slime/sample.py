@@ -39,7 +39,7 @@ class SampleCall:
         self._top_p_token_ids = sample.rollout_top_p_token_ids
         self._top_p_token_offsets = sample.rollout_top_p_token_offsets
         self._routed_experts = sample.rollout_routed_experts
-        # The sample's rows were taken off it, as tokens without rows came behind them.
+        # The sample's rows were taken off it, as tokens without rows followed.
         self._rows_off = False
 
     def apply(self, update: SGLangStreamUpdate) -> None:
@@ -85,7 +85,7 @@ class SampleCall:
         """The call was cut."""
         if self._rows_off:
             _log.warning(
-                "top-p rows of %d response tokens were dropped: the call behind them was cut before its own came."
+                "top-p rows of %d response tokens were dropped: the next call was cut before its own came."
                 " Server abort instead of request abort keeps them (replay data comes with the terminal chunk)",
                 self._response_length,
             )

@@ -283,7 +283,7 @@ def test_logprobs_of_some_calls_only() -> None:
     other = sample_of(update(0, [11], STOP, logprobs=()))
     other.extend([50])
     other.begin_call()
-    with pytest.raises(ProtocolError, match="behind 1 sampled tokens that have none"):
+    with pytest.raises(ProtocolError, match="after 1 sampled tokens that have none"):
         other.apply(update(0, [12], STOP))
 
 
