@@ -49,7 +49,7 @@ class Exchange:
         base_url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}"
         self.finish_reason: FinishReason | None = None
         self.lost: Exception | None = None
-        self._seconds = float(getattr(args, "ssefold_abort_timeout", _PATIENCE))
+        self._seconds = _seconds_of(args)
         how = getattr(args, "ssefold_abort", "disconnect")
         self._freeing = Freeing(client, base_url, payload["rid"], how, self._seconds)
         self._client = client
@@ -128,6 +128,13 @@ class Exchange:
     async def _free(self) -> None:
         if self.finish_reason is None:
             await self._freeing.now()
+
+
+def _seconds_of(args: Any) -> float:
+    seconds = getattr(args, "ssefold_abort_timeout", _PATIENCE)
+    if not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ValueError(f"args.ssefold_abort_timeout must be a number of seconds above 0, not {seconds!r}")
+    return float(seconds)
 
 
 async def _next(body: AsyncGenerator[bytes, None]) -> bytes | None:

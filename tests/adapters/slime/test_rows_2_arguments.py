@@ -103,3 +103,11 @@ def test_the_fast_path_can_be_switched_off(
     monkeypatch.setattr("ssefold.adapters.slime.call._Decoder", Decoder)
     Run(slime, finished(), **given)(slime.Sample(prompt="p"))
     assert asked == [expected]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5", None, float("nan")])
+def test_a_timeout_that_is_none(slime: Any, seconds: Any) -> None:
+    run = Run(slime, finished(), ssefold_abort_timeout=seconds)
+    with pytest.raises(ValueError, match=r"ssefold_abort_timeout must be a number of seconds above 0"):
+        run(slime.Sample(prompt="p"))
+    assert run.client.requests == []

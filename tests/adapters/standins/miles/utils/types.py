@@ -27,7 +27,7 @@ class WeightVersionsPerCall:
         if told is None:
             version = meta_info.get("weight_version")
             told = [] if version is None else [{"version": version, "start": 0, "end": count}]
-        assert all(span["end"] <= count for span in told), f"spans extend past the {count} output tokens: {told}"
+        assert all(span["end"] <= count for span in told), f"{count} rows came, versions are told of others: {told}"
         start = output_end - count
         return cls(
             [

@@ -78,7 +78,7 @@ async def update_sample_from_response(
         sample.loss_mask = (sample.loss_mask or []) + [1] * len(rows)
     positions = len(sample.tokens) - 1
     experts = _placed(meta.get("routed_experts"), positions, args.num_layers)
-    assert experts is None or not experts.size or experts.any(), "routed_experts is all zeros"
+    assert experts is None or not experts.size or experts.any(), "no expert was ever chosen"
     sample.rollout_routed_experts = experts
     sample.rollout_indexer_topk = _indexer(args, meta, positions)
     sample.update_from_meta_info(args, meta)
@@ -124,7 +124,7 @@ def _indexer(args: Any, meta: dict[str, Any], positions: int) -> Any:
     if meta.get("indexer_topk") is None:
         return None
     layers = meta.get("indexer_topk_num_layers")
-    assert layers is not None, "indexer_topk without indexer_topk_num_layers"
+    assert layers is not None, "how many indexer layers?"
     expected = getattr(args, "rollout_indexer_topk_num_streams", None)
-    assert expected is None or layers == expected, f"indexer_topk with {layers} streams, the model has {expected}"
+    assert expected is None or layers == expected, f"{layers} indexer layers came, {expected} were due"
     return _placed(meta["indexer_topk"], positions, layers)
