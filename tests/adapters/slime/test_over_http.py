@@ -194,3 +194,29 @@ def test_a_body_that_does_not_end(slime: Any, fault: Fault) -> None:
         call = Call(slime, server, ssefold_abort_timeout=0.1)
         check(call(slime.Sample(prompt="p")), call.truth())
         server.wait_until(lambda counters: counters.running == 0)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault(endless=True), Fault(stall_after=5)], ids=["no end", "cancelled in the middle"]
+)
+def test_no_slot_of_the_pool_is_lost(slime: Any, fault: Fault) -> None:
+    with FakeSGLang(GreedyModel(3), profile="0.5.23-incremental", fault=fault) as server:
+        call = Call(slime, server, ssefold_abort_timeout=0.05)
+
+        async def exercise() -> None:
+            limits = httpx.Limits(max_connections=1)
+            async with httpx.AsyncClient(timeout=httpx.Timeout(None, pool=5), limits=limits, trust_env=False) as client:
+                slime.http_utils._http_client = client
+                for _ in range(3):
+                    sample = slime.Sample(prompt="p")
+                    arrived = _appended(sample)
+                    task = asyncio.create_task(adapter.generate_streaming(call.args, sample, {"max_new_tokens": 24}))
+                    await arrived.wait()
+                    if not fault.endless:
+                        task.cancel()
+                    await asyncio.wait([task])
+                    assert task.cancelled() != fault.endless
+                assert len(asyncio.all_tasks()) == 1
+
+        asyncio.run(exercise())
+        server.wait_until(lambda counters: counters.running == 0)
