@@ -29,8 +29,8 @@ def runs(draw: st.DrawFn) -> dict[str, Any]:
     terminal: dict[str, Any] = {"weight_version": "w", "cached_tokens": draw(st.integers(0, 2))}
     if draw(st.booleans()):
         terminal["routed_experts"] = b64(range(2 + len(before) + len(tokens) - 1))
-    asked_for_rows = draw(st.booleans())
-    if tokens and asked_for_rows:
+    rows = draw(st.sampled_from(["none", "at the end", "in each chunk"]))
+    if tokens and rows == "at the end":
         count = len(tokens) + draw(st.sampled_from([0, 0, 0, 1]))
         terminal.update(top_p_token_ids=b64(range(count)), top_p_token_offsets=b64(range(count + 1)))
     chunks = stream_of(
@@ -41,6 +41,10 @@ def runs(draw: st.DrawFn) -> dict[str, Any]:
         text=draw(st.booleans()),
         **terminal,
     )
+    if rows == "in each chunk":
+        for item in chunks:
+            count = len(item["meta_info"]["output_token_logprobs"])
+            item["meta_info"].update(top_p_token_ids=b64(range(count)), top_p_token_offsets=b64(range(count + 1)))
     sample: dict[str, Any] = {"prompt": "p"}
     if before:
         has_rows = draw(st.booleans())
