@@ -153,7 +153,7 @@ def _check_asked_for(state: State, update: Update, start: int) -> None:
     """A call that ran to its end must have brought the replay arrays that ``next_payload`` asked for."""
     reason = update.finish_reason
     given = start - state.base.tokens + len(update.token_ids)
-    # An abort may be gone on with or dropped (`check_leftovers`); a request of the caller's own may not have asked.
+    # An abort may be resumed or dropped (`check_leftovers`); a request of the caller's own may not have asked.
     if reason is None or reason.type == "abort" or not given or not state.scores_due:
         return
     if state.shape is not None and update.routed_experts is None:

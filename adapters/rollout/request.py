@@ -1,4 +1,4 @@
-"""The request that goes on with a sample: what it may still ask for, given what it has.
+"""The request that resumes a sample: what it may still ask for, given what it has.
 
 A continued answer is a new request to a server that knows nothing of the first, so limits that count tokens shrink by
 what is there, and what cannot be continued is refused.  Source: SGLang ``sampling/sampling_params.py`` and

@@ -1,8 +1,8 @@
-"""A sample over several servers: when one dies or sheds it, go on with the next from the tokens that came.
+"""A sample over several servers: when one dies or sheds it, the next one resumes it.
 
-Which failures may be gone on from is decided here, and nothing else: bytes are the transport's business, tokens the
-sample's.  A stream that contradicts itself, or a request that the server refuses, is raised: another server would not
-make it right.
+Which failures another server may cure is decided here, and nothing else: bytes are the transport's business, tokens the
+sample's.  Errors that another server would repeat are raised: a stream that contradicts
+itself, a request that the server refuses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def run(
 
     A call that fails because of its server (no connection, a broken or silent one, status 429 or 5xx, an error event
     that is not the request's fault, an abort with status 503, a body that ends early) is followed by one to the next
-    endpoint, which goes on from the tokens that came.  Tokens that cannot be built on (without the top-p rows
+    endpoint, which resumes the sample.  Tokens that cannot be resumed (without the top-p rows
     that were asked for, or in the middle of a grammar) are sampled again.  ``sample.calls`` says which tokens came from
     where.
 
@@ -43,7 +43,7 @@ async def run(
     :param attempts: how many calls may be made; the default of one is no failover.
     :returns: the sample that was given.
     :raises FailoverError: the last attempt failed as well; with one attempt, the failure itself.
-    :raises StreamError: what no other server would make right; the sample keeps what came before.
+    :raises StreamError: what another server would repeat; the sample keeps the tokens before it.
     :raises RolloutError: no endpoints, or attempts is no whole number from 1.
     """
     if type(attempts) is not int or attempts < 1:
@@ -108,7 +108,7 @@ def _account(sample: RolloutSample, failures: Sequence[tuple[str, StreamError]],
         for place, error in failures[-4:]
     )
     return (
-        f"{len(failures)} attempts failed, the sample has {len(sample.token_ids)} tokens and can be gone on with:"
+        f"{len(failures)} attempts failed, the sample has {len(sample.token_ids)} tokens and can be resumed:"
         f" {tried}. Raise attempts, or look at the servers"
     )
 
