@@ -85,8 +85,10 @@ class GenerateDecoder:
         fast = self._fast
         try:
             if fast is not None and fast.ready is not None:
-                data = self._follow(fast, data if type(data) is bytes else as_bytes(data), updates)
-                if not data:
+                data = data if type(data) is bytes else as_bytes(data)
+                if self._in_event:
+                    data = self._end_event(data, updates)
+                if not self._in_event and not (data := fast.follow(data, updates)):
                     return updates
             self._parse(data, updates)
             if self._parser.error is not None:
@@ -119,18 +121,13 @@ class GenerateDecoder:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
 
-    def _follow(self, fast: FastPath, data: bytes, updates: list[Update]) -> bytes:
-        """Let the fast path fold what it can; returns what is left to be parsed."""
-        if self._in_event:
-            # What comes after the event that the parser is in the middle of may be as expected.
-            end = data.find(b"\n\n") + 2
-            if end < 2:
-                return data
-            self._parse(data[:end], updates)
-            if self._in_event:
-                return data[end:]
-            data = data[end:]
-        return fast.follow(data, updates)
+    def _end_event(self, data: bytes, updates: list[Update]) -> bytes:
+        """Parse the rest of the event that the parser is in the middle of: what comes after it may be as expected."""
+        end = data.find(b"\n\n") + 2
+        if end < 2:
+            return data
+        self._parse(data[:end], updates)
+        return data[end:]
 
     def _parse(self, data: bytes | bytearray | memoryview, updates: list[Update]) -> None:
         parser = self._parser

@@ -83,6 +83,7 @@ class Outputs:
             update = output.fold(payload)
             self.by_index[index] = output
         elif output.is_over:
+            output.fold(payload)  # a repeat, or refused
             return None
         else:
             update = output.fold(payload)

@@ -34,15 +34,16 @@ class Matcher:
         "_offset",
         "_place",
         "_state",
-        "_template",
         "_waiting",
         "is_at_end",
+        "template",
         "tail",
     )
 
     def __init__(self, state: OutputState) -> None:
         self._state = state
-        self._template: Template | None = None
+        #: The form that payloads have; None if the full path must take them.
+        self.template: Template | None = None
         # The content of each growing slot in the last payload.
         self._held: list[bytearray] = []
         # How far this payload has come: slots and pieces cut out, new contents of growing slots, the growing slot it is
@@ -63,10 +64,8 @@ class Matcher:
 
     def begin(self, data: bytes, at: int) -> int:
         """Begin with the payload that begins at ``at``; returns as :meth:`advance`."""
-        template = self._template
-        if template is None:
-            return -1
-        found = template.parts[0].match(data, at)
+        template = self.template
+        found = None if template is None else template.parts[0].match(data, at)
         if found is None:
             return -1
         self._groups = found.groups()
@@ -80,7 +79,7 @@ class Matcher:
 
     def advance(self, data: bytes, at: int) -> int:
         """Go on at ``at``; returns the offset up to which the payload is of the form, or -1 if it is not."""
-        template = self._template
+        template = self.template
         if template is None:
             return -1
         for held in self._held[self._place :]:
@@ -106,7 +105,7 @@ class Matcher:
 
     def finish(self) -> Update | None:
         """The payload ends here: fold it if all its claims hold."""
-        template, groups = self._template, self._groups
+        template, groups = self.template, self._groups
         if template is None or groups[::2] != template.pieces:
             return None
         update = (fold_one if template.is_single else fold_values)(template, self._state, groups[1::2])
@@ -119,7 +118,7 @@ class Matcher:
 
     def learn(self, payload: bytes) -> bool:
         """Learn from a payload that the full path has just folded; True if there is a template now."""
-        self._template = None
+        self.template = None
         if self._waiting:
             self._waiting -= 1
             return False
@@ -134,7 +133,7 @@ class Matcher:
         if template is not None:
             held = [(slot, payload[span.start : span.end]) for slot, span in template.growing]
             if all(self._holds(slot, content) for slot, content in held):
-                self._template = template
+                self.template = template
                 self._held = [bytearray(content) for _, content in held]
                 return True
         return False

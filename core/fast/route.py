@@ -47,20 +47,22 @@ class FastPath:
             if self._kept:
                 at = matcher.advance(data, 0)
             elif data.startswith(_BEGIN, begin):
-                at = matcher.begin(data, begin + len(_BEGIN))
+                at = matcher.begin(data, begin + 6)
             else:
-                break
-            if at < 0 or self._kept + at - begin > self._max_size:
                 break
             if at == size and not matcher.is_at_end:
                 self._reads.append(memoryview(data)[begin:] if begin else data)
                 self._kept += size - begin
-                return b""
-            update = matcher.finish() if data.startswith(_END, at) else None
+                if self._kept <= self._max_size:
+                    return b""
+                return self.release()
+            if at < 0 or not data.startswith(_END, at) or self._kept + at - begin > self._max_size:
+                break
+            update = matcher.finish()
             if update is None:
                 break
             updates.append(update)
-            begin = at + len(_END)
+            begin = at + 2
             if self._kept:
                 self._reads = []
                 self._kept = 0

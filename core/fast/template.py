@@ -41,6 +41,8 @@ _COUNT = rb"0|[1-9][0-9]{0,17}"
 _ONE_ROW = rb"\[-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,24}(?:[eE][-+]?[0-9]{1,2})?,(?:0|[1-9][0-9]{0,17}),null\]"
 _NUMBER = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,24})?(?:[eE][-+]?[0-9]{1,2})?"
 
+#: More than any server has; a pattern costs more than its slots do.
+_MOST_SLOTS = 64
 _COUNTS = ("completion_tokens", "output_token_logprobs_length", "output_token_sampling_mask_length")
 #: Values that come once, and mean that more than tokens is to be planned.
 _ENDS = (
@@ -143,6 +145,8 @@ def learn(
     if not _has_all(state, named):
         return None
     placed = [(slot, span) for span in spans if (slot := _slot_of(span, state, named, free)) is not None]
+    if len(placed) > _MOST_SLOTS:
+        return None
     return Template(payload, placed, is_indexed=("index",) in named)
 
 

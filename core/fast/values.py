@@ -14,7 +14,7 @@ from typing import Any
 from ..fold import (
     MAX_DEPTH,
     OutputState,
-    add_tokens,
+    grow,
     json_backend,
     parse_ids,
     parse_json,
@@ -26,21 +26,44 @@ from ..update import Update
 from ..views import none_for_nan
 from .template import Template
 
-_new_update = tuple.__new__
+
+def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
+    """For a template of chunks of one plain row: its pattern says already what the row is."""
+    have = len(state.token_ids)
+    count = b"%d" % (have + 1)
+    for place in template.counts:
+        if new[place] != count:
+            return None
+    number, token_id = new[template.rows or 0][1:-6].split(b",")
+    if (
+        (template.ids is not None and new[template.ids] != token_id)
+        or len(state.logprobs) != have
+        or have >= MAX_TOKENS
+    ):
+        return None
+    text: str | None = None
+    if template.text is not None:
+        raw = new[template.text]
+        try:
+            text = json_backend()(b'"%s"' % raw) if b"\\" in raw else raw.decode()
+        except ValueError:
+            return None
+    return grow(state, (int(token_id),), (float(number),), None, text, have + 1, (template, new))
 
 
 def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
     """Parse what is new, check it, and change the state; or change nothing."""
     have = len(state.token_ids)
-    ids: Sequence[int] = ()
-    new_ids: Sequence[int] | None = None
-    logprobs: Sequence[float] = ()
-    told: tuple[float | None, ...] = ()
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float | None, ...] = ()
     texts: list[str | None] | None = None
+    text: str | None = None
     lists: list[tuple[list[Any], list[Any]]] = []
     loads = json_backend()
     try:
-        text = _text(template, new)
+        if template.text is not None:
+            raw = new[template.text]
+            text = loads(b'"%s"' % raw) if b"\\" in raw else raw.decode()
         if template.rows is not None:
             raw = new[template.rows]
             if b"\n" in raw or b"\r" in raw or len(state.logprobs) != have:
@@ -48,16 +71,16 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
             rows = loads(b"[%s]" % raw)
             plain = plain_columns(rows)
             if plain is not None:
-                ids, told, new_ids, logprobs = plain
+                ids, logprobs = plain
             elif rows:
-                ids, logprobs, texts, width = parse_rows(rows, have)
-                told = tuple(none_for_nan(logprobs))
-                if width != state.row_width:
+                parsed = parse_rows(rows, have)
+                ids, logprobs, texts = tuple(parsed.ids), tuple(none_for_nan(parsed.logprobs)), parsed.texts
+                if parsed.width != state.row_width:
                     return None
         if template.ids is not None:
             said = loads(b"[%s]" % new[template.ids])
             if template.rows is None:
-                ids = parse_ids(said)
+                ids = tuple(parse_ids(said))
             elif said != list(ids):
                 return None
         total = have + len(ids)
@@ -75,72 +98,16 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
     wanted = b"%d" % total
     for place in template.counts:
         if new[place] != wanted:
-            said = int(new[place])
-            if not _may_lag(template, state, place, said, total):
+            number = int(new[place])
+            if not _may_lag(template, state, place, number, total):
                 return None
             if place == template.completion:
-                count = said
+                count = number
     if total > MAX_TOKENS:
         return None
-    add_tokens(state, new_ids or ids, logprobs, texts)
     for items, entries in lists:
         items.extend(entries)
-    return _committed(template, state, new, have, tuple(ids), told, text, count)
-
-
-def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
-    """The same for a template of chunks of one plain row: its pattern says already what the row is."""
-    have = len(state.token_ids)
-    wanted = b"%d" % (have + 1)
-    for place in template.counts:
-        if new[place] != wanted:
-            return None
-    number, token_id = new[template.rows or 0][1:-6].split(b",")
-    if (
-        (template.ids is not None and new[template.ids] != token_id)
-        or len(state.logprobs) != have
-        or have >= MAX_TOKENS
-    ):
-        return None
-    try:
-        text = _text(template, new)
-    except ValueError:
-        return None
-    ids, logprobs = (int(token_id),), (float(number),)
-    add_tokens(state, ids, logprobs)
-    return _committed(template, state, new, have, ids, logprobs, text, have + 1)
-
-
-def _text(template: Template, new: tuple[bytes, ...]) -> str | None:
-    if template.text is None:
-        return None
-    raw = new[template.text]
-    text: str = json_backend()(b'"%s"' % raw) if b"\\" in raw else raw.decode()
-    return text
-
-
-def _committed(
-    template: Template,
-    state: OutputState,
-    new: tuple[bytes, ...],
-    start: int,
-    ids: tuple[int, ...],
-    logprobs: tuple[float | None, ...],
-    text: str | None,
-    count: int,
-) -> Update:
-    """The rest of the commit, and the update."""
-    state.count = count
-    lane = state.text
-    text_start = lane.length
-    if text:
-        lane.append(text)
-    elif text is None and ids:
-        lane.missing = True
-    late = state.late = template, new
-    return _new_update(
-        Update, (state.index, start, False, ids, logprobs, text, text_start, None, None, None, late, None)
-    )
+    return grow(state, ids, logprobs, texts, text, count, (template, new))
 
 
 def _may_lag(template: Template, state: OutputState, place: int, count: int, total: int) -> bool:

@@ -7,7 +7,7 @@ state and cannot fail.  Knows nothing of bytes on a wire, of events and of other
 from __future__ import annotations
 
 from .chunk import READ_KEYS, read_chunk
-from .commit import add_tokens, commit, nothing_new
+from .commit import commit, grow, nothing_new
 from .extras import ALIGNED
 from .failure import failure_of, server_error
 from .finish import FinishReason
@@ -30,9 +30,9 @@ __all__ = [
     "Lane",
     "Mode",
     "OutputState",
-    "add_tokens",
     "commit",
     "failure_of",
+    "grow",
     "json_backend",
     "native_response",
     "nothing_new",

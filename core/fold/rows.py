@@ -41,7 +41,7 @@ def parse_rows(rows: Sequence[Any], first: int) -> Rows:
     """
     plain = plain_columns(rows) if len(rows) > 1 else None
     if plain is not None:
-        return Rows(*plain[2:], None, 3)
+        return Rows(array("q", plain[0]), array("d", plain[1]), None, 3)
     ids = array("q")
     logprobs = array("d")
     texts: list[str | None] | None = None
@@ -67,20 +67,25 @@ def parse_rows(rows: Sequence[Any], first: int) -> Rows:
     return Rows(ids, logprobs, texts, width)
 
 
-def plain_columns(rows: Sequence[Any]) -> tuple[tuple[int, ...], tuple[float, ...], array[int], array[float]] | None:
+def plain_columns(rows: Sequence[Any]) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
     """Ids and logprobs of rows that are all a finite float, an id and null, as nearly all are; None if any is not.
 
-    Twice, as Python's numbers and as arrays; and without a step in Python per row.
+    Without a step in Python per row.
     """
     try:
         logprobs, ids, texts = zip(*rows, strict=True)
-        if texts.count(None) != len(texts) or set(map(type, logprobs)) != _FLOAT or set(map(type, ids)) != _INT:
-            return None
-        if min(ids) >= 0 and isfinite(sum(logprobs)):
-            return ids, logprobs, array("q", ids), array("d", logprobs)
-    except (TypeError, ValueError, OverflowError):
-        pass  # something odd, which the caller names
-    return None
+    except (TypeError, ValueError):
+        return None
+    if (
+        texts.count(None) == len(texts)
+        and set(map(type, logprobs)) == _FLOAT
+        and set(map(type, ids)) == _INT
+        and min(ids) >= 0
+        and max(ids) < _MAX_ID
+        and isfinite(sum(logprobs))
+    ):
+        return ids, logprobs
+    return None  # something odd, which the caller names
 
 
 def token_id_of(value: Any, field: str) -> int:
