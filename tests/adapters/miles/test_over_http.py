@@ -10,6 +10,7 @@ import pytest
 
 from ssefold.transports.testing import PROFILES, FakeSGLang, Fault, GreedyModel
 
+from ..servers import model
 from .runs import Run
 
 np = pytest.importorskip("numpy", reason="miles' replay arrays are NumPy's")
@@ -83,3 +84,46 @@ def test_another_attempt(miles: Any, fault: Fault) -> None:
     assert sample.tokens == [1, 2, *script.token_ids]
     assert sample.rollout_log_probs == list(script.logprobs or ())
     assert len(sample.weight_versions) == 1
+
+
+@pytest.mark.parametrize("how", ["disconnect", "direct", "router"])
+@pytest.mark.parametrize("profile", ["0.5.12", "0.5.23-incremental"])
+def test_cancelled_and_resumed(miles: Any, profile: str, how: str) -> None:
+    """Tokens, and the weights that made them, stay; the server is freed as asked; the next call brings the rest."""
+    httpx = pytest.importorskip("httpx", reason="miles' client is httpx's")
+    with FakeSGLang(model, profile=profile) as server:
+        address = urlsplit(server.url)
+        run = Run(
+            miles, sglang_router_ip=address.hostname, sglang_router_port=address.port, ssefold_abort=how, num_layers=2
+        )
+        sample = miles.Sample(prompt="p")
+
+        async def exercise(cancel: bool) -> None:
+            async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
+                miles.http_utils._http_client = client
+                task = asyncio.create_task(run.call(sample, max_new_tokens=24, temperature=0))
+                if cancel:
+                    while len(sample.tokens) < 2 + 9:
+                        await asyncio.to_thread(server.wait_until, lambda counters: counters.tokens >= 9)
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                else:
+                    await task
+
+        server.hold(after=9)
+        asyncio.run(exercise(cancel=True))
+        server.wait_until(lambda counters: counters.running == 0)
+        assert bool(server.counters.abort_requests) == (how != "disconnect")
+        assert (len(sample.tokens), sample.status) == (11, miles.Sample.Status.PENDING)
+        assert [(span.version, span.abs_start, span.abs_end) for span in sample.weight_versions[0].spans] == [
+            ("6", 2, 7),
+            ("7", 7, 11),
+        ]
+        server.release()
+        asyncio.run(exercise(cancel=False))
+        payload = {"input_ids": [1, 2], "sampling_params": {"max_new_tokens": 24}, "return_logprob": True}
+        [script] = server.truth(payload)
+    assert sample.tokens == [1, 2, *script.token_ids]
+    assert sample.rollout_log_probs == list(script.logprobs or ())
+    assert (len(sample.weight_versions), sample.oldest_weight_version) == (2, 6)
