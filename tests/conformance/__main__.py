@@ -25,24 +25,25 @@ _INTRO = """\
 _EVENTS = """\
 ## Server-sent events
 
-Each row is one recorded stream: from web-platform-tests (*wpt*), an edge case of the WHATWG standard (*edge*), or from a bug
-report about some parser (*bug*). Each parser reads it whole, byte by byte, cut in two at every offset, and in 20 random
-cuts. A stream of more than 4 KiB is cut into pieces of 64 bytes, and in two at a hundred offsets. *yes*: right for every cut;
-*no*: for no cut. For ssefold everything is compared; for the others only the data of the events, which all of them give.
-Several of them do not claim to follow the whole standard, but to read what their own servers send.
+Each row is one recorded stream: from web-platform-tests (*wpt*), an edge case of the WHATWG standard (*edge*), or
+from a bug report about some parser (*bug*). Each parser reads it whole, byte by byte, cut in two at every offset, and
+in 20 random cuts. A stream of more than 4 KiB is cut into pieces of 64 bytes, and in two at a hundred offsets. *yes*:
+right for every cut; *no*: for no cut. For ssefold everything is compared; for the others only the data of the events,
+which all of them give. Several of them do not claim to follow the whole standard, but to read what their own servers
+send.
 """
 _STREAMS = """\
 ## SGLang streams
 
-Each row is one server from [stream shapes](stream-shapes.md). Every server streams the same answers: with chunks of one and
-of several tokens, a slow reader, stop tokens, aborts of running and of queued requests, and a truncated body; with text
-of every kind, U+2028 included. The requests are those of slime: one output, with logprobs. *Right* means every token and
-logprob that the server sent; for a truncated body, also an error that reports it.
+Each row is one server from [stream shapes](stream-shapes.md). Every server streams the same answers: with chunks of
+one and of several tokens, a slow reader, stop tokens, aborts of running and of queued requests, and a truncated body;
+with text of every kind, U+2028 included. The requests are those of slime: one output, with logprobs. *Right* means
+every token and logprob that the server sent; for a truncated body, also an error that reports it.
 
-*ssefold* gets no information about the server. The *rule of 2272* is what slime's pull request 2272 does, written anew from its
-description (`tests/conformance/rule_2272.py`). It gets the server's streaming mode as a parameter. It reads lines in two ways: as
-`aiter_lines` of httpx yields them, as slime does, and with LF as the only line end, to test the rule alone. A refused
-stream puts nothing wrong into a training batch; a *wrong* one would.
+*ssefold* gets no information about the server. The *rule of 2272* is what slime's pull request 2272 does, written
+anew from its description (`tests/conformance/rule_2272.py`). It gets the server's streaming mode as a parameter. It
+reads lines in two ways: as `aiter_lines` of httpx yields them, as slime does, and with LF as the only line end, to
+test the rule alone. A refused stream puts nothing wrong into a training batch; a *wrong* one would.
 """
 _READERS = (("ssefold", "ours"), ("rule of 2272", "rule"), ("rule of 2272, lines at LF", "rule_at_lf"))
 
