@@ -223,11 +223,11 @@ def test_the_reference_describes_every_public_name(module: str) -> None:
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     """The strict build says so too; this says it sooner."""
-    in_order = re.findall(r"[\w./-]+\.md(?=$|\n)", (ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))
+    in_order = re.findall(r"[\w./-]+\.md(?=$|\n)", (ROOT / ".ci" / "site.yml").read_text(encoding="utf-8"))
     listed = set(in_order)
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.parent != ROOT}
     pages |= set(runpy.run_path(str(ROOT / ".ci" / "site_pages.py"))["PAGES"].values())
-    assert pages - listed == set(), "add it to `nav` in .ci/mkdocs.yml"
+    assert pages - listed == set(), "add it to `nav` in .ci/site.yml"
     assert listed - pages == set()
     assert len(in_order) == len(listed)
 

@@ -88,10 +88,11 @@ def test_snapshots_of_rows_beside_deltas_of_ids_in_the_accumulator() -> None:
     assert accumulator.response_text(lambda _ids: "decoded") == "<11><12><13>"
 
 
-def test_data_behind_the_terminal_chunk_is_nobodys(slime: Any) -> None:
+def test_tokens_after_the_terminal_chunk_are_refused(slime: Any) -> None:
+    """The end came too early: the sample is not handed out as completed."""
     chunks = stream_of([11], incremental=True, finish=STOP)
-    sample = Run(slime, lines_response([*chunks, chunk("<12>", pairs_of([12]), 2)]))(slime.Sample(prompt="p"))
-    assert (sample.tokens, sample.response, sample.status) == ([1, 2, 11], "<11>", slime.Sample.Status.COMPLETED)
+    with pytest.raises(ProtocolError, match="a later chunk goes on"):
+        Run(slime, lines_response([*chunks, chunk("<12>", pairs_of([12]), 2)]))(slime.Sample(prompt="p"))
 
 
 def test_the_junk_token_of_a_rejected_request_is_not_trained_on(slime: Any) -> None:

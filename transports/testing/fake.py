@@ -78,8 +78,9 @@ class FakeSGLang(LoopbackServer):
         context_length: int = 32768,
         frees_on_disconnect: bool | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        port: int = 0,
     ) -> None:
-        super().__init__(ssl_context)
+        super().__init__(ssl_context, port)
         self.profile: Profile = PROFILES[profile] if isinstance(profile, str) else profile
         self.seen: list[Seen] = []
         self._model = GreedyModel() if model is None else model
