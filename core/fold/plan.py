@@ -209,7 +209,7 @@ def _check_rows(state: OutputState, chunk: Chunk, tokens: TokenStep, total: int)
     if rows and rows < total:
         raise ProtocolError(
             f"meta_info.output_token_logprobs covers {rows} of {total} tokens at the end of the output: the last rows "
-            "did not come, so logprobs can not be aligned. Look for a gateway that drops meta_info"
+            "did not come, so logprobs cannot be aligned. Look for a gateway that drops meta_info"
         )
 
 
@@ -317,7 +317,7 @@ def _plan_top_p(state: OutputState, meta: Mapping[str, Any], new: int, total: in
         raise ReplayError(
             f"meta_info.{offsets_key} has {rows + 1} entries: it must describe either this chunk's {new} new tokens "
             f"({new + 1} entries) or the whole call ({total + 1}). A prefill/decode hand-over can lose rows: such a "
-            "sample can not be replayed"
+            "sample cannot be replayed"
         )
     return None, False
 
