@@ -49,26 +49,26 @@ class StreamMetrics:
     def received(self, size: int, updates: Sequence[Update], now: float, parse_time: float) -> None:
         """A read brought these updates."""
         self.bytes += size
-        self.events += len(updates)
         self.parse_time += parse_time
-        started = now if self._started is None else self._started
-        self.elapsed = now - started
-        last = self._last_tokens
+        started = self._started
+        self.elapsed = now - (now if started is None else started)
+        last, ends = self._last_tokens, self._ends
         for update in updates:
+            self.events += 1
             index = update.index
             # An update that replaces repeats what came before: only what goes beyond it is new.
             end = update.start + len(update.token_ids)
-            count = end - self._ends.get(index, 0)
+            count = end - ends.get(index, 0)
             if count <= 0:
                 continue
-            self._ends[index] = end
+            ends[index] = end
             self.tokens += count
             before = last.get(index)
             last[index] = now
             if before is not None:
                 self.inter_token_times.append(now - before)
             elif self.ttft is None:
-                self.ttft = now - started
+                self.ttft = self.elapsed
 
     def __repr__(self) -> str:
         ttft = "None" if self.ttft is None else f"{self.ttft:.4f}"
