@@ -77,6 +77,7 @@ class Accumulator:
         state = self._state
         if state.finish is not None or state.error is not None:
             return nothing_new(state)
+        state.settle()
         chunk = read_chunk(data)
         return commit(state, chunk, plan_chunk(state, chunk))
 
@@ -135,6 +136,7 @@ class Accumulator:
     @property
     def meta_info(self) -> Mapping[str, Any]:
         """``meta_info`` merged over the chunks, later ones winning; read-only; token-aligned lists are left out."""
+        self._state.settle()
         view: Mapping[str, Any] = freeze(dict(self._state.meta))
         return view
 
@@ -179,6 +181,7 @@ class Accumulator:
 
     def native_response(self, decode: Callable[[Sequence[int]], str] | None = None) -> dict[str, Any]:
         """What the same request gives with ``stream=false``: a plain dict of the caller's own."""
+        self._state.settle()
         return native_response(self._state, decode)
 
     def fail(self, error: ServerError) -> None:

@@ -46,7 +46,7 @@ class GenerateDecoder:
             raise ValueError(f"on_bad_json must be 'raise' or 'skip', not {on_bad_json!r}")
         Accumulator(mode)  # an unknown mode is refused here, not at the first chunk
         self._parser = SSEParser(max_event_size=max_event_size)
-        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None)
+        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, fast_path=fast_path)
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -76,6 +76,11 @@ class GenerateDecoder:
         if self.error is not None:
             self._look_for_done(data)
             raise self.error
+        fast = self._outputs.fast
+        if fast is not None and self._parser.is_plain_event(data):
+            update = fast.fold(data, 6, len(data) - 2)
+            if update is not None:
+                return [update]
         updates: list[Update] = []
         try:
             self._outputs.fold(self._parser.feed(data), updates)

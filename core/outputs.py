@@ -10,9 +10,8 @@ from typing import Any
 
 from .accumulator import Accumulator
 from .errors import PayloadError, ProtocolError, ServerError, StreamError
-from .fold.failure import failure_of, server_error
-from .fold.lanes import Mode
-from .fold.payload import BadJSONError, parse_payload
+from .fast import FastPath
+from .fold import BadJSONError, Mode, failure_of, parse_payload, server_error
 from .limits import MAX_OUTPUTS
 from .sse.event import ServerSentEvent
 from .update import Update
@@ -26,9 +25,10 @@ class Outputs:
     :param on_bad_json: called with a payload that is not JSON, which is then passed over; None refuses it.
     """
 
-    def __init__(self, mode: Mode, on_bad_json: Callable[[bytes], None] | None) -> None:
+    def __init__(self, mode: Mode, on_bad_json: Callable[[bytes], None] | None, *, fast_path: bool) -> None:
         self._mode: Mode = mode
         self._on_bad_json = on_bad_json
+        self.fast: FastPath | None = FastPath() if fast_path else None
         self.by_index: dict[int, Accumulator] = {}
         #: ``[DONE]`` was seen.
         self.done: bool = False
@@ -38,7 +38,13 @@ class Outputs:
 
         :raises StreamError: an event was refused, or reports a failure of the whole stream.
         """
+        fast = self.fast
         for at, event in enumerate(events):
+            if fast is not None and event[0] == "message":
+                update = fast.fold(event[1], 0, len(event[1]))
+                if update is not None:
+                    updates.append(update)
+                    continue
             try:
                 update = self._take(event)
             except StreamError:
@@ -80,6 +86,8 @@ class Outputs:
             return None
         else:
             update = output.fold(payload)
+        if self.fast is not None:
+            self.fast.learn(output.state, data)
         return update
 
     def _new_output(self, index: int) -> Accumulator:
@@ -107,6 +115,8 @@ class Outputs:
         if index not in self.by_index:
             self.by_index[index] = self._new_output(index)
         self.by_index[index].fail(failure)
+        if self.fast is not None:
+            self.fast.forget(index)
 
 
 def _index(value: Any) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .fold.payload import parse_payload
 from .views import freeze, thaw
 
 if TYPE_CHECKING:
@@ -145,11 +144,12 @@ class Update(tuple[Any, ...]):
 def meta_of(update: Update) -> dict[str, Any]:
     """The dict behind ``meta_info``, shared with whoever else asks: copy it before changing or keeping it.
 
-    Updates of a run (``runs.py``) carry the payload that it stands in instead.
+    Updates of the fast path carry what it is made of instead: a template and the contents of its slots.
     """
     meta: Any = update[10]
-    if type(meta) is bytes:
-        meta = parse_payload(meta)["meta_info"]
+    if type(meta) is tuple:
+        template, contents = meta
+        meta = template.parsed(contents)["meta_info"]
     fields: dict[str, Any] = meta
     return fields
 

@@ -184,7 +184,7 @@ class Floats(Sequence["float | None"]):
     def __getitem__(self, index: slice) -> tuple[float | None, ...]: ...
     def __getitem__(self, index: int | slice) -> float | tuple[float | None, ...] | None:
         if isinstance(index, slice):
-            return tuple(_none_for_nan(self._data[index]))
+            return tuple(none_for_nan(self._data[index]))
         value = self._data[index]
         return None if isnan(value) else value
 
@@ -208,7 +208,7 @@ class Floats(Sequence["float | None"]):
 
     def tolist(self) -> list[float | None]:
         """A plain list, the caller's own, None where there is no number."""
-        return _none_for_nan(self._data)
+        return none_for_nan(self._data)
 
     def __repr__(self) -> str:
         return _shown(self)
@@ -277,7 +277,7 @@ _FROZEN = frozenset({FrozenDict, FrozenList})
 thaw = copy_json
 
 
-def _none_for_nan(values: array[float]) -> list[float | None]:
+def none_for_nan(values: array[float]) -> list[float | None]:
     listed: list[float | None] = values.tolist()  # type: ignore[assignment]
     # A sum is NaN when any term is, and takes 0.4 of the time of asking each: almost no logprob is null.
     if isnan(sum(values)):

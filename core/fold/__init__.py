@@ -1,1 +1,49 @@
-"""One output: a parsed chunk in, an update out."""
+"""One output: a parsed chunk in, an update out.
+
+``read_chunk`` names and types the fields, ``plan_chunk`` places every lane and changes nothing, ``commit`` changes the
+state and cannot fail.  Knows nothing of bytes on a wire, of events and of other outputs.
+"""
+
+from __future__ import annotations
+
+from .chunk import READ_KEYS, read_chunk
+from .commit import add_tokens, commit, nothing_new
+from .extras import ALIGNED
+from .failure import failure_of, server_error
+from .finish import FinishReason
+from .lanes import CUMULATIVE, INCREMENTAL, Lane, Mode
+from .native import native_response, text_of
+from .payload import MAX_DEPTH, BadJSONError, json_backend, parse_json, parse_payload
+from .plan import plan_chunk
+from .rows import parse_rows, plain_columns, plain_row
+from .state import OutputState
+from .tokens import parse_ids
+
+__all__ = [
+    "ALIGNED",
+    "CUMULATIVE",
+    "INCREMENTAL",
+    "MAX_DEPTH",
+    "READ_KEYS",
+    "BadJSONError",
+    "FinishReason",
+    "Lane",
+    "Mode",
+    "OutputState",
+    "add_tokens",
+    "commit",
+    "failure_of",
+    "json_backend",
+    "native_response",
+    "nothing_new",
+    "parse_ids",
+    "parse_json",
+    "parse_payload",
+    "parse_rows",
+    "plain_columns",
+    "plain_row",
+    "plan_chunk",
+    "read_chunk",
+    "server_error",
+    "text_of",
+]

@@ -13,6 +13,20 @@ from ..errors import PayloadError
 from .finish import FinishReason
 
 _LARGEST = 2**63
+#: Strings and numbers that planning compares between chunks or counts by: nobody may skip over a change of one.
+READ_KEYS = frozenset(
+    {
+        "id",
+        "finish_reason",
+        "prompt_tokens",
+        "completion_tokens",
+        "output_token_logprobs_length",
+        "output_token_sampling_mask_length",
+        "index",
+        "error",
+        "text",
+    }
+)
 
 
 class Chunk(NamedTuple):

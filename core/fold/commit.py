@@ -5,6 +5,7 @@ Whatever could be refused was refused by then; nothing here can fail.  Knows not
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..replay.top_p_rows import TopPRows
@@ -15,7 +16,6 @@ from .extras import Extra, ExtraStep
 from .native import rows_of
 from .plan import Plan
 from .state import OutputState
-from .tokens import TokenStep
 
 
 def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
@@ -24,7 +24,15 @@ def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     start = len(state.token_ids)
     replace = plan.whole_top_p
     if tokens is not None:
-        _add_tokens(state, chunk, tokens)
+        add_tokens(state, tokens.ids, tokens.rows.logprobs, tokens.rows.texts)
+        if tokens.rows.ids:
+            state.row_width = tokens.rows.width
+        if chunk.completion is not None:
+            state.count = chunk.completion
+        state.rows_lane = tokens.rows_lane
+        state.ids_lane = tokens.ids_lane
+        state.rows_sent = state.rows_sent or chunk.rows is not None
+        state.catch_ups += tokens.caught_up
         replace = replace or tokens.caught_up
         if chunk.rows is not None and tokens.rows_first:
             meta["output_token_logprobs"] = chunk.rows[tokens.rows_first :]
@@ -82,25 +90,19 @@ def nothing_new(state: OutputState) -> Update:
     )
 
 
-def _add_tokens(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
-    rows = tokens.rows
-    texts = rows.texts
-    if rows.ids:
-        known: list[str | None] | None = state.row_texts
-        if texts is not None and known is None:
-            known = state.row_texts = []
-            known.extend([None] * len(state.logprobs))
-        if known is not None:
-            known.extend([None] * len(rows.ids) if texts is None else texts)
-        state.row_width = rows.width
-    state.token_ids.extend(tokens.ids)
-    state.logprobs.extend(rows.logprobs)
-    state.rows_lane = tokens.rows_lane
-    state.ids_lane = tokens.ids_lane
-    state.rows_sent = state.rows_sent or chunk.rows is not None
-    state.catch_ups += tokens.caught_up
-    if chunk.completion is not None:
-        state.count = chunk.completion
+def add_tokens(
+    state: OutputState,
+    ids: Iterable[int],
+    logprobs: Sequence[float],
+    texts: list[str | None] | None = None,
+) -> None:
+    """Append new token ids, and logprob rows: their logprobs (NaN for null), their texts (None: all are null)."""
+    if texts is not None or state.row_texts is not None:
+        known: list[str | None] = [None] * len(state.logprobs) if state.row_texts is None else state.row_texts
+        known.extend([None] * len(logprobs) if texts is None else texts)
+        state.row_texts = known
+    state.token_ids.extend(ids)
+    state.logprobs.extend(logprobs)
 
 
 def _add_entries(state: OutputState, meta: dict[str, Any], step: ExtraStep) -> None:

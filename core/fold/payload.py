@@ -74,9 +74,7 @@ def parse_payload(data: bytes) -> dict[str, Any]:
     :raises PayloadError: it is not valid JSON in UTF-8 (the cause says where), or not an object.
     """
     try:
-        value = json_backend()(data)
-        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deeper(value):
-            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        value = parse_json(data, MAX_DEPTH)
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise BadJSONError(f"the event's data is not JSON: {error}. It begins with {data[:80]!r}") from error
     if type(value) is not dict:
@@ -86,9 +84,21 @@ def parse_payload(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _is_deeper(value: Any) -> bool:
+def parse_json(data: bytes, levels: int) -> Any:
+    """Any JSON value of at most so many levels.
+
+    :raises ValueError: it is not JSON in UTF-8, or deeper.
+    :raises RecursionError: it is much deeper.
+    """
+    value = json_backend()(data)
+    if data.count(b"[") + data.count(b"{") > levels and _is_deeper(value, levels):
+        raise ValueError(f"it is nested more than {levels} deep")
+    return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(levels):
         level = [
             child
             for parent in level

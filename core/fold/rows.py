@@ -17,7 +17,7 @@ from ..errors import PayloadError, ProtocolError
 
 _FIELD = "meta_info.output_token_logprobs"
 _MAX_ID = 2**63
-_MANY = 4
+_FLOAT, _INT = {float}, {int}
 _logprob_of = itemgetter(0)
 _id_of = itemgetter(1)
 
@@ -31,13 +31,17 @@ class Rows(NamedTuple):
     width: int
 
 
+NO_ROWS = Rows(array("q"), array("d"), None, 3)
+
+
 def parse_rows(rows: Sequence[Any], first: int) -> Rows:
     """Read ``rows``; ``first`` is the position of ``rows[0]`` in the output, for messages.
 
     :raises PayloadError: a row is not a list of two or three elements of the right types.
     """
-    if len(rows) >= _MANY and (plain := _parse_plain(rows)) is not None:
-        return plain
+    plain = plain_columns(rows) if len(rows) > 1 else None
+    if plain is not None:
+        return Rows(*plain, None, 3)
     ids = array("q")
     logprobs = array("d")
     texts: list[str | None] | None = None
@@ -63,17 +67,32 @@ def parse_rows(rows: Sequence[Any], first: int) -> Rows:
     return Rows(ids, logprobs, texts, width)
 
 
-def _parse_plain(rows: Sequence[Any]) -> Rows | None:
-    """Rows of finite float, id and null, by columns and without a step in Python per row; None if any is otherwise."""
+def plain_row(row: Any) -> tuple[tuple[int], tuple[float]] | None:
+    """Id and logprob of a row that is a finite float, an id and null, as nearly all are; None if it is not."""
+    if type(row) is list and len(row) == 3:
+        logprob, token_id, text = row
+        if (
+            type(logprob) is float
+            and type(token_id) is int
+            and text is None
+            and 0 <= token_id < _MAX_ID
+            and logprob - logprob == 0.0
+        ):
+            return (token_id,), (logprob,)
+    return None
+
+
+def plain_columns(rows: Sequence[Any]) -> tuple[array[int], array[float]] | None:
+    """The same for several rows, without a step in Python per row."""
     try:
         logprobs, ids, texts = zip(*rows, strict=True)
-        if set(map(type, logprobs)) != {float} or set(map(type, ids)) != {int} or texts.count(None) != len(texts):
+        if texts.count(None) != len(texts) or set(map(type, logprobs)) != _FLOAT or set(map(type, ids)) != _INT:
             return None
-        if min(ids) < 0 or not isfinite(sum(map(abs, logprobs))):
-            return None
-        return Rows(array("q", ids), array("d", logprobs), None, 3)
+        if min(ids) >= 0 and isfinite(sum(logprobs)):
+            return array("q", ids), array("d", logprobs)
     except (TypeError, ValueError, OverflowError):
-        return None  # something odd, which the other way names
+        pass  # something odd, which the caller names
+    return None
 
 
 def token_id_of(value: Any, field: str) -> int:

@@ -6,7 +6,8 @@ A plain container.  It knows how to turn itself into plain data and back, and ho
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from ..codec.check import check_plain
 from ..errors import ServerError
@@ -36,6 +37,14 @@ _KEPT_OVER_NULL = frozenset(
 _CHUNK_KEYS = frozenset({"text", "output_ids", "meta_info", "index", "error"})
 
 
+class Form(Protocol):
+    """What the fast path knows of a payload's form."""
+
+    def parsed(self, contents: Sequence[bytes]) -> dict[str, Any]:
+        """The payload with these contents in its slots."""
+        ...
+
+
 class OutputState:
     """The state of one output.  Arrays: ``token_ids`` int64, ``logprobs`` float64 with NaN for null."""
 
@@ -50,6 +59,7 @@ class OutputState:
         "ids_sent",
         "index",
         "indexer_topk",
+        "late",
         "logprobs",
         "meta",
         "mode",
@@ -83,6 +93,8 @@ class OutputState:
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.
         self.meta: dict[str, Any] = {}
+        #: The last payload of the fast path, not merged yet: its template, and the new contents of its slots.
+        self.late: tuple[Form, tuple[bytes, ...]] | None = None
         #: Other top-level keys (prompt_token_ids, ...), the last of each.
         self.other: dict[str, Any] = {}
         self.count: int | None = None
@@ -93,6 +105,14 @@ class OutputState:
         self.top_p: TopPRows = TopPRows()
         self.routed_experts: ReplayArray | None = None
         self.indexer_topk: ReplayArray | None = None
+
+    def settle(self) -> None:
+        """Merge what the fast path left: its payloads all have the same keys, so only the last one's values count."""
+        late = self.late
+        if late is not None:
+            self.late = None
+            template, contents = late
+            self.merge(template.parsed(contents))
 
     def merge(self, payload: dict[str, Any], *, without_rows: bool = True) -> None:
         """Keep what a chunk says beside tokens and text: the last value of each key, token-aligned lists left out."""
@@ -111,6 +131,7 @@ class OutputState:
 
     def copy(self) -> OutputState:
         """A copy that shares nothing either side may change; values inside lists are never changed by anybody."""
+        self.settle()
         twin = OutputState(self.mode, self.index)
         for name in self.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -129,6 +150,7 @@ class OutputState:
 
     def to_plain(self) -> dict[str, Any]:
         """Copy into plain data: JSON-like values, arrays and bytes."""
+        self.settle()
         top_p = self.top_p.value()
         return {
             "mode": self.mode,

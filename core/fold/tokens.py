@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from ..errors import ProtocolError
 from .chunk import Chunk
 from .lanes import CUMULATIVE, INCREMENTAL, Lane, Place, misfit, place_counted, place_uncounted
-from .rows import Rows, check_same, parse_rows, token_id_of
+from .rows import NO_ROWS, Rows, check_same, parse_rows, token_id_of
 from .state import OutputState
 
 _EMPTY_IDS: array[int] = array("q")
-_NO_ROWS = Rows(array("q"), array("d"), None, 3)
+
 _MOST_PROMPT_IDS = 5
 _MOST_CATCH_UPS = 16
 _ROWS_HINT = (
@@ -196,7 +196,7 @@ def _disagree(chunk: Chunk, ids: array[int], truth: array[int]) -> ProtocolError
 
 def _by_ids(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> TokenStep:
     """No rows in this chunk: place ``output_ids`` by ``completion_tokens``."""
-    step = TokenStep(_EMPTY_IDS, _NO_ROWS, 0, state.rows_lane, state.ids_lane, False, False)
+    step = TokenStep(_EMPTY_IDS, NO_ROWS, 0, state.rows_lane, state.ids_lane, False, False)
     if chunk.ids is None:
         return step
     ids = parse_ids(chunk.ids)

@@ -9,7 +9,7 @@ import pytest
 
 from ssefold import PayloadError, ProtocolError, StreamError
 from tests.core.by_hand import fold
-from tests.core.test_fast_path import same_as_long_way
+from tests.core.fast.test_both_paths import same_as_long_way
 
 ABORT = b'{"type":"abort","message":"m"}'
 PROMPT = b'"prompt_tokens":3,'

@@ -13,7 +13,7 @@ from ssefold.fold.lanes import CUMULATIVE, INCREMENTAL
 from tests.core.by_hand import fold
 from tests.core.mutations import event
 from tests.core.test_errors import STOP, chunk, rowed
-from tests.core.test_fast_path import same_as_long_way
+from tests.core.fast.test_both_paths import same_as_long_way
 
 TOPS = "output_top_logprobs"
 

@@ -29,7 +29,7 @@ from ssefold.transports.testing import Body
 from tests.core.by_hand import Sample, shown
 from tests.core.follow import agrees
 from tests.core.mutations import event, some_cases
-from tests.core.test_fast_path import SETTLED
+from tests.core.fast.test_both_paths import SETTLED
 
 
 class Decoding(RuleBasedStateMachine):
