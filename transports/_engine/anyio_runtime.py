@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -18,8 +18,6 @@ T = TypeVar("T")
 class AnyioRuntime:
     """See :class:`.runtime.Runtime`."""
 
-    interrupts_cleanup = False
-
     async def shielded(self, work: Work[T]) -> T:
         """See :class:`.runtime.Runtime`."""
         results: list[T] = []
@@ -27,18 +25,32 @@ class AnyioRuntime:
             results.append(await work())
         return results[0]
 
-    async def read(
+    def reader(
         self,
         work: Work[T],
         *,
-        keep: Callable[[T], object] | None = None,
-        first: Work[object] | None = None,
-        seconds: float | None = None,
-    ) -> T:
+        keep: Callable[[T], object],
+        fragile: bool,
+        first: Work[object] | None,
+        seconds: float | None,
+    ) -> Callable[[], Awaitable[T]]:
         """See :class:`.runtime.Runtime`.
 
         Without ``first`` there is nothing to guard: what cleans up shields itself, and is left alone.
         """
+        if first is None and seconds is None:
+            return work
+        return lambda: self.guarded(work, first=first, seconds=seconds, keep=keep)
+
+    async def guarded(
+        self,
+        work: Work[T],
+        *,
+        first: Work[object] | None = None,
+        seconds: float | None = None,
+        keep: Callable[[T], object] | None = None,
+    ) -> T:
+        """See :class:`.runtime.Runtime`."""
         if first is None:
             with anyio.move_on_after(seconds):
                 return await work()
@@ -78,10 +90,6 @@ class AnyioRuntime:
         if failures:
             raise failures[0]
         return results[0]
-
-    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
-        """See :class:`.runtime.Runtime`."""
-        return await self.read(work, first=first, seconds=seconds)
 
     async def run_all(self, works: Sequence[Work[None]]) -> None:
         """See :class:`.runtime.Runtime`."""

@@ -26,26 +26,25 @@ T = TypeVar("T")
 class AsyncioRuntime:
     """See :class:`.runtime.Runtime`."""
 
-    interrupts_cleanup = True
-
     async def shielded(self, work: Work[T]) -> T:
         """See :class:`.runtime.Runtime`."""
         task = asyncio.ensure_future(work())
         await _outlast(task)
         return task.result()
 
-    def read(
+    def reader(
         self,
         work: Work[T],
         *,
-        keep: Callable[[T], object] | None = None,
-        first: Work[object] | None = None,
-        seconds: float | None = None,
-    ) -> Awaitable[T]:
+        keep: Callable[[T], object],
+        fragile: bool,
+        first: Work[object] | None,
+        seconds: float | None,
+    ) -> Callable[[], Awaitable[T]]:
         """See :class:`.runtime.Runtime`."""
-        if first is None and seconds is None:
-            return _driven(work(), keep)
-        return _watched(work(), keep, first, seconds)
+        if first is not None or seconds is not None:
+            return lambda: _watched(work(), keep, first, seconds)
+        return (lambda: _driven(work(), keep)) if fragile else work
 
     async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """See :class:`.runtime.Runtime`."""

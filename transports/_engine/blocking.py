@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -118,23 +118,22 @@ class _Unsuspended(GenerateStream):
 class _Blocking:
     """See :class:`.runtime.Runtime`: nobody cancels, and only the client's own timeouts end anything."""
 
-    interrupts_cleanup = False
-
     async def shielded(self, work: Work[T]) -> T:
         return await work()
 
     async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         return await work()
 
-    async def read(
+    def reader(
         self,
         work: Work[T],
         *,
         keep: Callable[[T], object],
-        first: Work[object] | None = None,
-        seconds: float | None = None,
-    ) -> T:
-        return await work()
+        fragile: bool,
+        first: Work[object] | None,
+        seconds: float | None,
+    ) -> Callable[[], Awaitable[T]]:
+        return work
 
     async def run_all(self, works: Sequence[Work[None]]) -> None:
         raise NotImplementedError

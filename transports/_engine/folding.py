@@ -91,30 +91,30 @@ class Folding:
         """Bytes of the body.  Once it is complete they are read for the sake of the connection alone."""
         if self.over or not data:
             return
-        metrics = self.metrics
+        metrics, decoder = self.metrics, self._decoder
         arrived = perf_counter()
+        if self.complete:
+            metrics.received(len(data), (), arrived, 0.0)
+            return
+        is_first = metrics.ttft is None
         updates: Sequence[Update] = ()
         failure: StreamError | None
-        if self.complete:
-            metrics.received(len(data), updates, arrived, 0.0)
-            return
-        decoder = self._decoder
         try:
             updates = decoder.feed(data)
             failure = decoder.error
         except StreamError as error:
             failure = error
-        had_token = metrics.ttft is not None
         metrics.received(len(data), updates, arrived, perf_counter() - arrived)
         self.waiting.extend(updates)
+        expected = self._expected
         if (
             len(updates) != 1
             or failure is not None
             or updates[0].finish_reason is not None
-            or (self._expected is not None and max(updates[0].index, len(decoder.outputs) - 1) >= self._expected)
+            or (expected is not None and (updates[0].index >= expected or len(decoder.outputs) > expected))
         ):
             self._look(failure)
-        if not had_token and metrics.ttft is not None:
+        if is_first and metrics.ttft is not None:
             self.emit("first_token", ttft=metrics.ttft)
 
     def _look(self, failure: StreamError | None) -> None:

@@ -23,8 +23,8 @@ class StreamMetrics:
     """
 
     __slots__ = (
-        "_ends", "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times",
-        "parse_time", "tokens", "ttft",
+        "_known", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times", "parse_time", "tokens",
+        "ttft",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,8 +37,7 @@ class StreamMetrics:
         self.attempts: int = 0
         self.elapsed: float = 0.0
         self._started: float | None = None
-        self._last_tokens: dict[int, float] = {}
-        self._ends: dict[int, int] = {}
+        self._known: dict[int, list[float]] = {}
 
     def request_started(self, now: float) -> None:
         """An attempt begins."""
@@ -50,25 +49,22 @@ class StreamMetrics:
         """A read brought these updates."""
         self.bytes += size
         self.parse_time += parse_time
-        started = self._started
-        self.elapsed = now - (now if started is None else started)
-        last, ends = self._last_tokens, self._ends
+        self.elapsed = elapsed = now - (now if self._started is None else self._started)
         for update in updates:
             self.events += 1
-            index = update.index
+            known = self._known.get(update.index)
+            if known is None:
+                known = self._known[update.index] = [0, 0.0]
+            end, last = known
             # An update that replaces repeats what came before: only what goes beyond it is new.
-            end = update.start + len(update.token_ids)
-            count = end - ends.get(index, 0)
-            if count <= 0:
-                continue
-            ends[index] = end
-            self.tokens += count
-            before = last.get(index)
-            last[index] = now
-            if before is not None:
-                self.inter_token_times.append(now - before)
-            elif self.ttft is None:
-                self.ttft = self.elapsed
+            new_end = update.start + len(update.token_ids)
+            if new_end > end:
+                self.tokens += int(new_end - end)
+                known[:] = new_end, now
+                if end:
+                    self.inter_token_times.append(now - last)
+                elif self.ttft is None:
+                    self.ttft = elapsed
 
     def __repr__(self) -> str:
         ttft = "None" if self.ttft is None else f"{self.ttft:.4f}"

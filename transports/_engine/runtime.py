@@ -41,9 +41,6 @@ class Scope(Protocol):
 class Runtime(Protocol):
     """The library that runs a stream."""
 
-    interrupts_cleanup: bool
-    """A cancellation may interrupt the cleanup that an earlier one began."""
-
     async def shielded(self, work: Work[T]) -> T:
         """Run to the end; a cancellation that comes meanwhile is raised afterwards."""
         ...
@@ -57,17 +54,19 @@ class Runtime(Protocol):
         """
         ...
 
-    def read(
+    def reader(
         self,
         work: Work[T],
         *,
         keep: Callable[[T], object],
-        first: Work[object] | None = None,
-        seconds: float | None = None,
-    ) -> Awaitable[T]:
-        """The same for a read, of which there are many: what it costs most is a task of its own.
+        fragile: bool,
+        first: Work[object] | None,
+        seconds: float | None,
+    ) -> Callable[[], Awaitable[T]]:
+        """The same for reads, of which there are many: what they cost most would be a task for each.
 
         :param keep: takes what was read by work that had ended when it was cancelled.
+        :param fragile: without ``first`` and ``seconds``, work needs to be guarded at all.
         """
         ...
 

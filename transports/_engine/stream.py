@@ -50,6 +50,7 @@ class GenerateStream(UpdateStream):
         self._client = client
         self._request = request
         self._may_run = False
+        self._may_be_shed = options.retries > 0
         self._untold: list[str] | None = None
         if options.on_cancel != "disconnect":
             self._before_cancelling = self._free
@@ -102,15 +103,14 @@ class GenerateStream(UpdateStream):
 
     # ---- attempts
 
-    async def _read(self) -> None:
-        await super()._read()
+    async def _look_at_shed(self) -> None:
         folding = self._folding
-        if not folding.handed_out and self._options.retries:
-            shed = folding.shed()
-            if shed is not None and self._attempts_left:
-                self._may_run = False
-                await self._try_again(shed)
-                await self._open()
+        self._may_be_shed = not folding.handed_out
+        shed = folding.shed() if self._may_be_shed else None
+        if shed is not None and self._attempts_left:
+            self._may_run = False
+            await self._try_again(shed)
+            await self._open()
 
     async def _open(self) -> None:
         while True:
@@ -139,7 +139,7 @@ class GenerateStream(UpdateStream):
         except OutOfTime as error:
             failure = idle(self._place, self._options.idle_timeout, error)
         except Exception as error:  # noqa: BLE001  # whatever a client raises
-            failure = self._error_of(exchange, error, began=False)
+            failure = self._error_of(error, began=False)
             self._may_run = not failure.retryable
         if failure is not None:
             raise failure  # here, so that the client's exception is no context of it

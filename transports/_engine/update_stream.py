@@ -6,12 +6,12 @@ Requests, attempts and servers are unknown here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .answer import Verdict, failed, idle
+from .answer import failed, idle
 from .errors import TransportError
 from .runtime import OutOfTime, current_runtime, in_time
 
@@ -49,8 +49,9 @@ class UpdateStream:
         self._undo: Undo | None = None
         self._known_runtime: Runtime | None = None
         self._released = False
-        self._guards_reads = False
-        self._interrupted = False
+        self._next: Callable[[], Awaitable[bytes]] | None = None
+        self._kept = False
+        self._may_be_shed = False
         self._reading = False
         self._read_waiters: list[Event] = []
         self._before_cancelling: Work[object] | None = None
@@ -119,65 +120,59 @@ class UpdateStream:
             self._read_waiters.append(done)
             await done.wait()
             return
-        if self._released:
-            raise RuntimeError("the stream was left; what came is in .outputs")
+        folding = self._folding
+        if self._next is None or self._released or folding.complete:
+            await self._read_to_end()
+            return
         self._reading = True
+        self._kept = False
         try:
-            if self._folding.complete:
-                await self._read_to_end()
-            else:
-                await self._read()
+            self._received(await self._next())
+            if self._may_be_shed:
+                await self._look_at_shed()
+        except OutOfTime as error:
+            folding.idled(idle(self._place, self._options.idle_timeout, error))
+        except Exception as error:  # noqa: BLE001  # whatever a client raises
+            folding.broke(self._error_of(error))
+        except BaseException:
+            if self._open_exchange.fragile and not self._kept:
+                self._next = self._closed_by_client
+            raise
         finally:
             self._has_read()
 
     def _has_read(self) -> None:
         self._reading = False
-        waiters, self._read_waiters = self._read_waiters, []
-        for waiter in waiters:
-            waiter.set()
-
-    async def _read(self) -> None:
-        exchange = self._open_exchange
-        if self._interrupted and exchange.fragile:
-            self._folding.broke(
-                TransportError(
-                    f"an earlier read from {self._place} was cancelled, and the client closed the response then"
-                )
-            )
-            return
-        self._interrupted = True
-        try:
-            if self._guards_reads:
-                data = await self._runtime.read(
-                    exchange.read,
-                    keep=self._received,
-                    first=self._before_cancelling if exchange.fragile else None,
-                    seconds=self._options.idle_timeout,
-                )
-            else:
-                data = await exchange.read()
-        except OutOfTime as error:
-            self._folding.idled(idle(self._place, self._options.idle_timeout, error))
-        except Exception as error:  # noqa: BLE001  # whatever a client raises
-            self._folding.broke(self._error_of(exchange, error))
-        else:
-            self._received(data)
+        if self._read_waiters:
+            waiters, self._read_waiters = self._read_waiters, []
+            for waiter in waiters:
+                waiter.set()
 
     def _received(self, data: bytes) -> None:
-        self._interrupted = False
         if not data:
             self._folding.end()
-            return
-        if self._undo is not None:
-            try:
-                data = self._undo(data)
-            except ValueError as error:
-                self._folding.broke(failed(error, Verdict(), self._place, began=True))
-                return
-        self._folding.received(data)
+        elif self._undo is None:
+            self._folding.received(data)
+        else:
+            self._folding.received(self._undo(data))
 
-    def _error_of(self, exchange: Exchange, error: Exception, *, began: bool = True) -> TransportError:
-        verdict = exchange.judge(error)
+    def _keep(self, data: bytes) -> None:
+        """What was read by a read that was cancelled."""
+        self._kept = True
+        self._received(data)
+
+    async def _closed_by_client(self) -> bytes:
+        raise TransportError(
+            f"an earlier read from {self._place} was cancelled, and the client closed the response then"
+        )
+
+    async def _look_at_shed(self) -> None:
+        """A server may turn a request away inside the stream; for streams that can send another."""
+
+    def _error_of(self, error: Exception, *, began: bool = True) -> TransportError:
+        if isinstance(error, TransportError):
+            return error
+        verdict = self._open_exchange.judge(error)
         if verdict.idle:
             return idle(self._place, self._options.idle_timeout, error)
         return failed(error, verdict, self._place, self._url, began=began)
@@ -185,6 +180,9 @@ class UpdateStream:
     async def _read_to_end(self) -> None:
         """Only the end of the body is missing: the connection can be used again if it comes, and is closed if not."""
         exchange, folding, timeout = self._open_exchange, self._folding, self._options.abort_timeout
+        if self._released:
+            raise RuntimeError("the stream was left; what came is in .outputs")
+        self._reading = True
 
         async def read() -> None:
             try:
@@ -193,9 +191,12 @@ class UpdateStream:
             except Exception:  # noqa: BLE001  # nothing is missing that counts
                 folding.end()
 
-        exchange.hurry(timeout)
-        await in_time(self._runtime, read, timeout)
-        folding.end()
+        try:
+            exchange.hurry(timeout)
+            await in_time(self._runtime, read, timeout)
+            folding.end()
+        finally:
+            self._has_read()
 
     # ---- leaving
 
@@ -215,13 +216,13 @@ class UpdateStream:
 
     def _use(self, exchange: Exchange) -> None:
         """From now on this is what is read."""
-        self._exchange = exchange
-        self._undo, self._interrupted = None, False
-        told_first = exchange.fragile and self._before_cancelling is not None
-        self._guards_reads = (
-            self._options.idle_timeout is not None
-            or told_first
-            or (exchange.fragile and self._runtime.interrupts_cleanup)
+        self._exchange, self._undo = exchange, None
+        self._next = self._runtime.reader(
+            exchange.read,
+            keep=self._keep,
+            fragile=exchange.fragile,
+            first=self._before_cancelling if exchange.fragile else None,
+            seconds=self._options.idle_timeout,
         )
 
     @property
