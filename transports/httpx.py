@@ -103,10 +103,15 @@ class _Httpx:
         limits = _timeouts(self._client, connect=timeout, read=timeout, write=timeout, pool=patience)
         client = _with_patient_hooks(self._client, [])
         answer = b""
-        async with client.stream(method, url, content=body, headers=dict(headers), **limits) as response:
+        made: list[Any] = []
+        context = client.stream(method, url, content=body, headers=dict(headers), **limits, **_noting(url, made))
+        response = await _entered(context, self._client, made)
+        try:
             chunks = _raw(response, "aiter_raw", "aiter_bytes")
             while len(answer) < BODY_SIZE and (data := await anext(chunks, b"")):
                 answer += data
+        finally:
+            await context.__aexit__(None, None, None)
         return response.status_code, answer
 
     def judge(self, error: Exception) -> Verdict:
@@ -126,11 +131,17 @@ class _Exchange:
         self._context: Any = None
         self._response: Any = None
         self._chunks: Any = None
+        self._made: list[Any] = []
 
     async def open(self, request: PreparedRequest) -> Head:
         raised: list[Exception] = []
         context = _with_patient_hooks(self._client, raised).stream(
-            "POST", request.url, content=request.body, headers=dict(request.headers), **self._limits
+            "POST",
+            request.url,
+            content=request.body,
+            headers=dict(request.headers),
+            **self._limits,
+            **self._note(request.url),
         )
         response = self._response = await self._enter(context)
         self._context = context
@@ -143,8 +154,11 @@ class _Exchange:
             encoding = ""
         return Head(response.status_code, headers.get("content-type", ""), encoding, headers.get("retry-after", ""))
 
+    def _note(self, url: str) -> dict[str, Any]:
+        return _noting(url, self._made) if self._limits or hasattr(self._client, "timeout") else {}
+
     async def _enter(self, context: Any) -> Any:
-        return await context.__aenter__()
+        return await _entered(context, self._client, self._made)
 
     def _chunks_of(self, response: Any) -> Any:
         return _raw(response, "aiter_raw", "aiter_bytes")
@@ -161,7 +175,6 @@ class _Exchange:
     async def close(self) -> bytes:
         context, self._context = self._context, None
         if context is None:
-            await _free_slots(self._client)
             return b""
         left: list[bytes] = []
         with suppress(Exception):  # the connection is broken and gone, as was wanted
@@ -177,23 +190,40 @@ class _Exchange:
         return b"".join(left)
 
 
-async def _free_slots(client: Any) -> None:
-    """Take out of the client's pools the connections that nobody makes.
+def _noting(url: str, made: list[Any]) -> dict[str, Any]:
+    """Arguments of a request over TLS that note the connections made for it."""
+    if url.lower().startswith("http:"):
+        return {}
 
-    httpcore gives a request that waits a connection to make, and if the request is cancelled before it has begun to,
-    the connection stays in the pool for ever, "connecting".
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            made.append(info["return_value"])
+
+    return {"extensions": {"trace": trace}}
+
+
+async def _entered(context: Any, client: Any, made: list[Any]) -> Any:
+    """The response; without one, nothing of what httpcore leaves behind when it is cancelled while connecting.
+
+    A connection amid its TLS handshake is not closed.  And a request that waits is given a connection to make; if it is
+    cancelled before it has begun to, the connection stays in the pool for ever, "connecting".
     """
-    transports = [getattr(client, "_transport", None), *getattr(client, "_mounts", {}).values()]
-    for pool in [getattr(transport, "_pool", None) for transport in transports]:
-        if pool is None:
-            continue
-        with suppress(AttributeError):  # another version of httpcore
-            owned = {id(request.connection) for request in pool._requests}
-            held = pool._connections
-            kept = [one for one in held if one.info() != "CONNECTING" or id(one) in owned]
-            if len(kept) < len(held):
-                held[:] = kept
-                await pool._close_connections(pool._assign_requests_to_connections())
+    try:
+        return await context.__aenter__()
+    except BaseException:
+        transports = [getattr(client, "_transport", None), *getattr(client, "_mounts", {}).values()]
+        with suppress(AttributeError):  # another transport, or another version of httpcore
+            for pool in [transport._pool for transport in transports if transport is not None]:
+                owned = {id(request.connection) for request in pool._requests}
+                held = pool._connections
+                kept = [one for one in held if one.info() != "CONNECTING" or id(one) in owned]
+                if len(kept) < len(held):
+                    held[:] = kept
+                    await pool._close_connections(pool._assign_requests_to_connections())
+        for connection in made:
+            with suppress(Exception):
+                await connection.aclose()
+        raise
 
 
 # ---- blocking
@@ -234,6 +264,9 @@ class _SyncExchange(_Exchange):
     def __init__(self, client: Any, limits: dict[str, Any]) -> None:
         super().__init__(client, limits)
         self._ending: threading.Timer | None = None
+
+    def _note(self, url: str) -> dict[str, Any]:
+        return {}
 
     async def _enter(self, context: Any) -> Any:
         return context.__enter__()
