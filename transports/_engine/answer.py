@@ -68,11 +68,12 @@ def failed(error: Exception, verdict: Verdict, place: str, url: str = "", *, beg
 
 
 def _tells_nothing(error: BaseException | None, url: str) -> bool:
-    """No secret of an url is in the words of the exception, or of one that led to it."""
+    """No secret of an url, and no header that proves who one is, is in the words of the exception or of its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if any(without_urls(words, url) != words for words in (str(error), repr(error))):
+        words = f"{error} {error!r}"
+        if without_urls(words, url) != words or "authorization" in words.lower():
             return False
         error = error.__cause__ or error.__context__
     return True
