@@ -18,6 +18,7 @@ from .fold.finish import FinishReason
 from .fold.lanes import Lane, Mode
 from .fold.native import native_response, text_of
 from .fold.plan import plan_chunk
+from .fold.request import check_repeat
 from .fold.state import OutputState
 from .replay.arrays import ReplayArray, TopPReplay
 from .snapshot import Snapshot
@@ -47,11 +48,12 @@ class Accumulator:
     def add(self, chunk: Mapping[str, Any]) -> Update:
         """Fold one parsed data event.  Atomic: it raises and changes nothing, or returns what is new.
 
-        The chunk is copied; it is neither kept nor changed.  After the output's terminal chunk nothing more is taken,
-        and the update is empty.
+        The chunk is copied; it is neither kept nor changed.  After the output's terminal chunk, a repeat of what is
+        known gives an empty update.
 
         :raises PayloadError: it is no chunk, or a field has the wrong type.
-        :raises ProtocolError: lengths, prefix or mode do not fit.
+        :raises ProtocolError: lengths, prefix or mode do not fit, the chunk is of another request, or it goes on after
+            the output's end.
         :raises ReplayError: a replay array is not what it says.
         :raises ServerError: it is an error event; the failure also stays in :attr:`error`.
         """
@@ -75,10 +77,13 @@ class Accumulator:
         Errors carry no ``partial``: the decoder, which knows all outputs, puts it on.
         """
         state = self._state
-        if state.finish is not None or state.error is not None:
+        if state.error is not None:
             return nothing_new(state)
         state.settle()
         chunk = read_chunk(data)
+        if state.finish is not None:
+            check_repeat(state, chunk)
+            return nothing_new(state)
         return commit(state, chunk, plan_chunk(state, chunk))
 
     @property

@@ -13,9 +13,11 @@ from typing import Literal
 
 from .accumulator import Accumulator
 from .errors import IncompleteStreamError, StreamError
+from .fast import FastPath
 from .fold.lanes import Mode
 from .outputs import Outputs
 from .snapshot import Snapshot
+from .sse.lines import as_bytes
 from .sse.parser import SSEParser
 from .update import Update
 
@@ -46,7 +48,10 @@ class GenerateDecoder:
             raise ValueError(f"on_bad_json must be 'raise' or 'skip', not {on_bad_json!r}")
         Accumulator(mode)  # an unknown mode is refused here, not at the first chunk
         self._parser = SSEParser(max_event_size=max_event_size)
-        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, fast_path=fast_path)
+        self._fast = FastPath(max_event_size) if fast_path else None
+        self._outputs = Outputs(mode, self._skip if on_bad_json == "skip" else None, self._fast)
+        # The parser has part of an event.
+        self._in_event = False
         self._closed = False
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
@@ -76,14 +81,16 @@ class GenerateDecoder:
         if self.error is not None:
             self._look_for_done(data)
             raise self.error
-        fast = self._outputs.fast
-        if fast is not None and self._parser.is_plain_event(data):
-            update = fast.fold(data, 6, len(data) - 2)
-            if update is not None:
-                return [update]
         updates: list[Update] = []
+        fast = self._fast
         try:
-            self._outputs.fold(self._parser.feed(data), updates)
+            if fast is not None and fast.ready is not None:
+                data = data if type(data) is bytes else as_bytes(data)
+                if self._in_event:
+                    data = self._end_event(data, updates)
+                if not self._in_event and not (data := fast.follow(data, updates)):
+                    return updates
+            self._parse(data, updates)
             if self._parser.error is not None:
                 raise self._parser.error
         except StreamError as error:
@@ -100,6 +107,8 @@ class GenerateDecoder:
         """
         if self.error is None and not self._closed:
             try:
+                if self._fast is not None:
+                    self._parser.feed(self._fast.release())
                 self.cut = self._parser.close()
                 self._check_complete()
             except StreamError as error:
@@ -111,6 +120,19 @@ class GenerateDecoder:
     def snapshots(self) -> dict[int, Snapshot]:
         """A frozen copy of every output so far."""
         return {index: output.snapshot() for index, output in self.outputs.items()}
+
+    def _end_event(self, data: bytes, updates: list[Update]) -> bytes:
+        """Parse the rest of the event that the parser is in the middle of: what comes after it may be as expected."""
+        end = data.find(b"\n\n") + 2
+        if end < 2:
+            return data
+        self._parse(data[:end], updates)
+        return data[end:]
+
+    def _parse(self, data: bytes | bytearray | memoryview, updates: list[Update]) -> None:
+        parser = self._parser
+        self._outputs.fold(parser.feed(data), updates)
+        self._in_event = not parser.is_between_events
 
     def _look_for_done(self, data: bytes | bytearray | memoryview) -> None:
         # Nothing is folded after a failure, but [DONE] after an error event is still worth knowing.

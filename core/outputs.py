@@ -25,10 +25,10 @@ class Outputs:
     :param on_bad_json: called with a payload that is not JSON, which is then passed over; None refuses it.
     """
 
-    def __init__(self, mode: Mode, on_bad_json: Callable[[bytes], None] | None, *, fast_path: bool) -> None:
+    def __init__(self, mode: Mode, on_bad_json: Callable[[bytes], None] | None, fast: FastPath | None) -> None:
         self._mode: Mode = mode
         self._on_bad_json = on_bad_json
-        self.fast: FastPath | None = FastPath() if fast_path else None
+        self._fast = fast
         self.by_index: dict[int, Accumulator] = {}
         #: ``[DONE]`` was seen.
         self.done: bool = False
@@ -38,10 +38,10 @@ class Outputs:
 
         :raises StreamError: an event was refused, or reports a failure of the whole stream.
         """
-        fast = self.fast
+        fast = self._fast
         for at, event in enumerate(events):
             if fast is not None and event[0] == "message":
-                update = fast.fold(event[1], 0, len(event[1]))
+                update = fast.fold(event[1])
                 if update is not None:
                     updates.append(update)
                     continue
@@ -83,11 +83,12 @@ class Outputs:
             update = output.fold(payload)
             self.by_index[index] = output
         elif output.is_over:
+            output.fold(payload)  # a repeat, or refused
             return None
         else:
             update = output.fold(payload)
-        if self.fast is not None:
-            self.fast.learn(output.state, data)
+        if self._fast is not None:
+            self._fast.learn(output.state, data)
         return update
 
     def _new_output(self, index: int) -> Accumulator:
@@ -115,8 +116,8 @@ class Outputs:
         if index not in self.by_index:
             self.by_index[index] = self._new_output(index)
         self.by_index[index].fail(failure)
-        if self.fast is not None:
-            self.fast.forget(index)
+        if self._fast is not None:
+            self._fast.forget(index)
 
 
 def _index(value: Any) -> int:

@@ -1,7 +1,7 @@
-"""Which output a payload belongs to, before it is parsed.
+"""Which output a payload belongs to, before it is parsed; and events that are compared while they come.
 
-Knows where SGLang writes ``index`` (last in the payload, ``managers/tokenizer_manager.py::_stream_batch_responses``);
-knows nothing of what a template is.
+Knows where SGLang writes ``index`` (last in the payload, ``managers/tokenizer_manager.py::_stream_batch_responses``)
+and how it frames an event; knows nothing of what a template is.
 """
 
 from __future__ import annotations
@@ -12,25 +12,75 @@ from .match import Matcher
 
 #: What follows the last colon of a payload that ends in its index.
 _LONGEST_TAIL = 24
+_BEGIN, _END = b"data: ", b"\n\n"
 
 
 class FastPath:
-    """The matchers of one response's outputs."""
+    """The matchers of one response's outputs.
 
-    def __init__(self) -> None:
+    :param max_event_size: larger events are left to the parser, which refuses them.
+    """
+
+    def __init__(self, max_event_size: int) -> None:
+        self._max_size = max_event_size + len(_BEGIN)
         self._matchers: dict[int, Matcher] = {}
         # With several outputs, by the bytes after a payload's last colon: b"3}".
         self._by_tail: dict[bytes, Matcher] = {}
         self._only: Matcher | None = None
+        #: The matcher of the only output, once there is a template to compare its events with.
+        self.ready: Matcher | None = None
+        # The reads in which the event has come that has not ended yet, and their bytes.
+        self._reads: list[bytes | memoryview] = []
+        self._kept = 0
 
-    def fold(self, data: bytes, start: int, end: int) -> Update | None:
-        """What the payload ``data[start:end]`` adds to its output; None if the full path must say."""
-        matcher = self._only
+    def follow(self, data: bytes, updates: list[Update]) -> bytes:
+        """Fold the events at the front of ``data`` without splitting them off first, if there is one output.
+
+        To be called between two events, or while an event is kept.  The beginning of an event that is as expected so
+        far is kept.  Returns what is left to the parser: everything from the first event on that is not as expected.
+        """
+        matcher = self.ready
         if matcher is None:
-            matcher = self._by_tail.get(data[data.rfind(b":", start, end) + 1 : end])
-            if matcher is None:
-                return None
-        return matcher.fold(data, start, end)
+            return data
+        begin, size = 0, len(data)
+        while begin < size:
+            if self._kept:
+                at = matcher.advance(data, 0)
+            elif data.startswith(_BEGIN, begin):
+                at = matcher.begin(data, begin + 6)
+            else:
+                break
+            if at == size and not matcher.is_at_end:
+                self._reads.append(memoryview(data)[begin:] if begin else data)
+                self._kept += size - begin
+                if self._kept <= self._max_size:
+                    return b""
+                return self.release()
+            if at < 0 or not data.startswith(_END, at) or self._kept + at - begin > self._max_size:
+                break
+            update = matcher.finish()
+            if update is None:
+                break
+            updates.append(update)
+            begin = at + 2
+            if self._kept:
+                self._reads = []
+                self._kept = 0
+        if self._kept:
+            return self.release() + data[begin:]
+        return data[begin:]
+
+    def release(self) -> bytes:
+        """Give out what is kept."""
+        kept, self._reads, self._kept = b"".join(self._reads), [], 0
+        return kept
+
+    def fold(self, payload: bytes) -> Update | None:
+        """What a payload adds to its output; None if the full path must say."""
+        matcher = self._only or self._by_tail.get(payload[payload.rfind(b":") + 1 :])
+        if matcher is None or matcher.begin(payload, 0) != len(payload) or not matcher.is_at_end:
+            return None
+        return matcher.finish()
 
     def learn(self, state: OutputState, payload: bytes) -> None:
         """The full path has folded ``payload`` into ``state``."""
@@ -42,16 +92,20 @@ class FastPath:
         if matcher is None:
             matcher = self._matchers[index] = Matcher(state)
             self._only = matcher if len(self._matchers) == 1 else None
+            self.ready = None
         tail = payload[payload.rfind(b":") + 1 :]
         if tail != matcher.tail and len(tail) <= _LONGEST_TAIL:
             self._by_tail.pop(matcher.tail, None)
             self._by_tail[tail] = matcher
             matcher.tail = tail
-        matcher.learn(payload)
+        is_ready = matcher.learn(payload)
+        self.ready = self._only if is_ready else None
 
     def forget(self, index: int) -> None:
         """The output has ended."""
         gone = self._matchers.pop(index, None)
         if gone is not None:
             self._by_tail.pop(gone.tail, None)
-        self._only = next(iter(self._matchers.values())) if len(self._matchers) == 1 else None
+        self._only = self.ready = None
+        if len(self._matchers) == 1:
+            (self._only,) = self._matchers.values()

@@ -38,8 +38,11 @@ _IDS = rb"[0-9, ]*"
 _LIST = rb'[^"]*'
 _LIST_WITH_STRINGS = rb'[^"]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"]*)*'
 _COUNT = rb"0|[1-9][0-9]{0,17}"
+_ONE_ROW = rb"\[-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,24}(?:[eE][-+]?[0-9]{1,2})?,(?:0|[1-9][0-9]{0,17}),null\]"
 _NUMBER = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,24})?(?:[eE][-+]?[0-9]{1,2})?"
 
+#: More than any server has; a pattern costs more than its slots do.
+_MOST_SLOTS = 64
 _COUNTS = ("completion_tokens", "output_token_logprobs_length", "output_token_sampling_mask_length")
 #: Values that come once, and mean that more than tokens is to be planned.
 _ENDS = (
@@ -71,6 +74,7 @@ class Template:
     :ivar text, ids, rows: places of these slots; None where there is no such.
     :ivar completion: place of ``completion_tokens``.
     :ivar counts, lists: places of the counters and of the token-aligned lists.
+    :ivar is_single: each chunk is one token: one plain row, and its id.
     :ivar is_indexed: it has an ``index``: in a batch, whose live lists may have run ahead of their counters.
     """
 
@@ -80,6 +84,7 @@ class Template:
         "growing",
         "ids",
         "is_indexed",
+        "is_single",
         "lists",
         "parts",
         "pieces",
@@ -95,7 +100,15 @@ class Template:
         self.slots = slots = [slot for slot, _ in placed]
         self.growing = [(slot, span) for slot, span in placed if slot.grows]
         self.is_indexed = is_indexed
-        shapes = [_shape(slot, content) for slot, content in zip(slots, cut[1::2], strict=True)]
+        contents = {slot.role: content for slot, content in zip(slots, cut[1::2], strict=True)}
+        self.is_single: bool = (
+            ROWS in contents
+            and re.fullmatch(_ONE_ROW, contents[ROWS]) is not None
+            and contents.get(IDS, b"0").isdigit()
+            and not any(slot.grows and slot.role != TEXT for slot in slots)
+            and LIST not in contents
+        )
+        shapes = [_shape(slot, content, self.is_single) for slot, content in zip(slots, cut[1::2], strict=True)]
         self.parts: list[re.Pattern[bytes]] = []
         pattern = _skip(pieces[0])
         for slot, shape, piece in zip(slots, shapes, pieces[1:], strict=True):
@@ -132,6 +145,8 @@ def learn(
     if not _has_all(state, named):
         return None
     placed = [(slot, span) for span in spans if (slot := _slot_of(span, state, named, free)) is not None]
+    if len(placed) > _MOST_SLOTS:
+        return None
     return Template(payload, placed, is_indexed=("index",) in named)
 
 
@@ -185,8 +200,10 @@ def _slot_of(
     return Slot(FREE, span.kind, False) if path in free and name not in READ_KEYS else None
 
 
-def _shape(slot: Slot, content: bytes) -> bytes:
+def _shape(slot: Slot, content: bytes, is_single: bool) -> bytes:
     """A group for what is new in a slot."""
+    if is_single and slot.role in (IDS, ROWS):
+        return b"(%s)" % (_COUNT if slot.role == IDS else _ONE_ROW)
     if slot.role == TEXT:
         return b"(%s)" % _STRING
     if slot.role == COUNT:

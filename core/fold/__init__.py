@@ -7,7 +7,7 @@ state and cannot fail.  Knows nothing of bytes on a wire, of events and of other
 from __future__ import annotations
 
 from .chunk import READ_KEYS, read_chunk
-from .commit import add_tokens, commit, nothing_new
+from .commit import commit, grow, nothing_new
 from .extras import ALIGNED
 from .failure import failure_of, server_error
 from .finish import FinishReason
@@ -15,7 +15,7 @@ from .lanes import CUMULATIVE, INCREMENTAL, Lane, Mode
 from .native import native_response, text_of
 from .payload import MAX_DEPTH, BadJSONError, json_backend, parse_json, parse_payload
 from .plan import plan_chunk
-from .rows import parse_rows, plain_columns, plain_row
+from .rows import parse_rows, plain_columns
 from .state import OutputState
 from .tokens import parse_ids
 
@@ -30,9 +30,9 @@ __all__ = [
     "Lane",
     "Mode",
     "OutputState",
-    "add_tokens",
     "commit",
     "failure_of",
+    "grow",
     "json_backend",
     "native_response",
     "nothing_new",
@@ -41,7 +41,6 @@ __all__ = [
     "parse_payload",
     "parse_rows",
     "plain_columns",
-    "plain_row",
     "plan_chunk",
     "read_chunk",
     "server_error",

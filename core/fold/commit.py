@@ -6,6 +6,7 @@ Whatever could be refused was refused by then; nothing here can fail.  Knows not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import nan
 from typing import Any
 
 from ..replay.top_p_rows import TopPRows
@@ -15,7 +16,10 @@ from .chunk import Chunk
 from .extras import Extra, ExtraStep
 from .native import rows_of
 from .plan import Plan
-from .state import OutputState
+from .state import Form, OutputState
+
+# In C all the way: a Python frame per update would cost more than its fields.
+_new_update = tuple.__new__
 
 
 def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
@@ -24,7 +28,7 @@ def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     start = len(state.token_ids)
     replace = plan.whole_top_p
     if tokens is not None:
-        add_tokens(state, tokens.ids, tokens.rows.logprobs, tokens.rows.texts)
+        _add_tokens(state, tokens.ids, tokens.rows.logprobs, tokens.rows.texts)
         if tokens.rows.ids:
             state.row_width = tokens.rows.width
         if chunk.completion is not None:
@@ -64,7 +68,7 @@ def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
         start, ids, logprobs = 0, state.token_ids, state.logprobs
         text_start, text = 0, (state.text.value() if state.text.seen else None)
         meta = _whole(state, meta)
-    return tuple.__new__(
+    return _new_update(
         Update,
         (
             state.index,
@@ -85,18 +89,42 @@ def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
 
 def nothing_new(state: OutputState) -> Update:
     """The update of a chunk that adds nothing and changes nothing."""
-    return tuple.__new__(
+    return _new_update(
         Update, (state.index, len(state.token_ids), False, (), (), None, state.text.length, None, None, None, {}, None)
     )
 
 
-def add_tokens(
+def grow(
     state: OutputState,
-    ids: Iterable[int],
-    logprobs: Sequence[float],
-    texts: list[str | None] | None = None,
+    ids: tuple[int, ...],
+    logprobs: tuple[float | None, ...],
+    row_texts: list[str | None] | None,
+    text: str | None,
+    count: int,
+    late: tuple[Form, tuple[bytes, ...]],
+) -> Update:
+    """The commit of a payload that only goes on: tokens, their text, and a ``meta_info`` that is parsed late."""
+    start = len(state.token_ids)
+    _add_tokens(
+        state, ids, [nan if value is None else value for value in logprobs] if None in logprobs else logprobs, row_texts
+    )
+    state.count = count
+    lane = state.text
+    text_start = lane.length
+    if text:
+        lane.append(text)
+    elif text is None and ids:
+        lane.missing = True
+    state.late = late
+    return _new_update(
+        Update, (state.index, start, False, ids, logprobs, text, text_start, None, None, None, late, None)
+    )
+
+
+def _add_tokens(
+    state: OutputState, ids: Iterable[int], logprobs: Sequence[Any], texts: list[str | None] | None
 ) -> None:
-    """Append new token ids, and logprob rows: their logprobs (NaN for null), their texts (None: all are null)."""
+    """Append token ids, and logprob rows: their logprobs (NaN for null), their texts (None: all are null)."""
     if texts is not None or state.row_texts is not None:
         known: list[str | None] = [None] * len(state.logprobs) if state.row_texts is None else state.row_texts
         known.extend([None] * len(logprobs) if texts is None else texts)

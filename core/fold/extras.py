@@ -78,6 +78,7 @@ def plan_extras(
     total: int,
     rows_total: int | None,
     terminal: bool,
+    queue_abort: bool,
     hint: str,
 ) -> list[ExtraStep]:
     """Place every token-aligned list of a chunk.
@@ -99,16 +100,41 @@ def plan_extras(
         if name in ALIGNED:
             counter = meta.get("output_token_sampling_mask_length") if name in _MASKS else rows_total
             count = counter if type(counter) is int else total
-            step = _plan_named(name, value, known, count, terminal, hint)
+            step = _plan_named(name, value, known, count, terminal, queue_abort, hint)
         else:
             step = _plan_custom(name, value, known, total)
         if step is not None:
             steps.append(step)
+    if terminal and not queue_abort:
+        _check_whole(meta, extras, steps, total, hint)
     return steps
 
 
+def _check_whole(
+    meta: Mapping[str, Any], extras: Mapping[str, Extra], steps: list[ExtraStep], total: int, hint: str
+) -> None:
+    """At its end an output has one entry per token in each list that SGLang names and that was not empty.
+
+    Whoever trains zips these lists with the tokens: one that is shorter would move all its entries.  An abort out of
+    the waiting queue leaves out the sampling mask, and is not asked.
+    """
+    new = {step.name: len(step.new or ()) for step in steps}
+    for name in sorted(ALIGNED & (extras.keys() | new.keys() | _counted(meta))):
+        known = extras.get(name)
+        have = (0 if known is None or known.items is None else len(known.items)) + new.get(name, 0)
+        if have != total and (have or name in _counted(meta)):
+            raise ProtocolError(
+                f"meta_info.{name} covers {have} of {total} tokens at the end of the output, so its entries cannot be "
+                f"aligned with the tokens. {hint}"
+            )
+
+
+def _counted(meta: Mapping[str, Any]) -> frozenset[str]:
+    return _MASKS if meta.get("output_token_sampling_mask_length") else frozenset()
+
+
 def _plan_named(
-    name: str, value: list[Any], known: Extra | None, total: int, terminal: bool, hint: str
+    name: str, value: list[Any], known: Extra | None, total: int, terminal: bool, queue_abort: bool, hint: str
 ) -> ExtraStep | None:
     items = known.items if known is not None and known.items is not None else []
     have = len(items)
@@ -116,7 +142,7 @@ def _plan_named(
     if length == 0 and have == 0:
         return None
     field = f"meta_info.{name}"
-    place = place_counted(field, length, have, total, terminal=terminal, hint=hint)
+    place = place_counted(field, length, have, total, terminal=terminal, queue_abort=queue_abort, hint=hint)
     lane = known.lane if known is not None else None
     if place.lane == INCREMENTAL and lane == CUMULATIVE:
         # As long as what is new by accident: taken for a delta, it would be there twice.

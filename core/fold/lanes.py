@@ -36,11 +36,14 @@ class Place(NamedTuple):
     glued: int = 0
 
 
-def place_counted(field: str, length: int, have: int, total: int, *, terminal: bool, hint: str) -> Place:
+def place_counted(
+    field: str, length: int, have: int, total: int, *, terminal: bool, queue_abort: bool, hint: str
+) -> Place:
     """Place a list of ``length`` entries when ``have`` are known and the counter says ``total``.
 
     ``terminal``: chunks that end an output are consistent copies; others may show lists that have run ahead of their
-    counters (batches in cumulative mode serialise live lists).
+    counters (batches in cumulative mode serialise live lists).  ``queue_abort``: a snapshot that the server may have
+    joined to pending deltas for a slow reader.  An empty list proves nothing of its lane.
 
     :raises ProtocolError: the lengths fit neither mode.
     """
@@ -50,13 +53,13 @@ def place_counted(field: str, length: int, have: int, total: int, *, terminal: b
         if have <= length:
             return Place(CUMULATIVE, have)
     elif have + length == total:
-        return Place(INCREMENTAL, 0)
+        return Place(INCREMENTAL if length else None, 0)
     elif length > total and have <= length:
         if not terminal:
             return Place(CUMULATIVE, have)
-        if have <= total and length - total <= total - have:
-            # An abort snapshot behind pending deltas: deltas + whole list, joined by the server for a slow reader.
-            return Place(None, length - total + have, length - total)
+        if queue_abort and length - total == total - have:
+            # Pending deltas, and behind them the whole list of the abort.
+            return Place(None, total, length - total)
     raise misfit(field, length, have, total, hint)
 
 
@@ -83,6 +86,30 @@ def place_uncounted(field: str, length: int, have: int, lane: Lane | None, prefi
         f"{field} repeats the {have} entries known, and no counter (meta_info.completion_tokens or "
         "output_token_logprobs_length) tells whether they are the same tokens or new ones: set mode='cumulative' or "
         "mode='incremental' to what the server was started with"
+    )
+
+
+def keep_lane(name: str, known: Lane | None, found: Lane | None) -> Lane | None:
+    """The lane that is known now.
+
+    :raises ProtocolError: it was another one.
+    """
+    if known is None or found is None or known == found:
+        return known or found
+    raise ProtocolError(
+        f"the {name} lane was {known} and is now {found}: a server keeps one mode for a whole answer. Was the request "
+        "moved to a server with other flags behind the stream?"
+    )
+
+
+def not_together(delta: str, snapshot: str) -> ProtocolError:
+    """The error for two fields of which no version sends one as a delta beside the other as a snapshot.
+
+    Lanes became deltas in this order: ids (0.5.1 to 0.5.9), ids and text (0.5.10), ids, text and rows (since 0.5.11).
+    """
+    return ProtocolError(
+        f"{delta} is incremental beside {snapshot}, which is cumulative: no server version sends both. Fields of two "
+        "answers were mixed, or a gateway joins or cuts one of them; look at the gateways between"
     )
 
 

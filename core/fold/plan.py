@@ -17,10 +17,11 @@ from ..limits import MAX_TOKENS
 from ..replay.arrays import ReplayArray, TopPReplay, decode_int32
 from .chunk import Chunk
 from .extras import ExtraStep, plan_extras
-from .lanes import CUMULATIVE, INCREMENTAL, Lane
+from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together
+from .request import check_request
 from .state import OutputState
 from .text import TextStep
-from .tokens import TokenStep, plan_tokens
+from .tokens import ROWS, TokenStep, plan_tokens
 
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 _EXTRAS_HINT = "The server sent an incomplete list (a slow reader on an old version?), or a gateway changed it"
@@ -45,6 +46,7 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
     :raises StreamError: the chunk does not fit; which of its classes says how.
     """
     finish = chunk.finish
+    check_request(state, chunk)
     if finish is not None:
         if _is_probe(state, chunk):
             return _without_tokens(state.text.plan_nothing())
@@ -64,15 +66,18 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
         )
     _check_count(state, chunk, total, queue_abort=queue_abort)
     _check_rows(state, chunk, tokens, total)
-    text = _plan_text(state, chunk, tokens, total, queue_abort=queue_abort)
     if state.mode != "auto":
         _check_mode(state, chunk, tokens)
+    text = _plan_text(state, chunk, tokens, total, queue_abort=queue_abort)
+    if not queue_abort:
+        _check_delta(state, chunk, tokens, text)
     extras = plan_extras(
         chunk.meta,
         state.extras,
         total=total,
         rows_total=chunk.rows_total,
         terminal=finish is not None,
+        queue_abort=queue_abort,
         hint=_EXTRAS_HINT,
     )
     top_p, whole = _plan_top_p(state, chunk.meta, len(tokens.ids), total)
@@ -144,8 +149,8 @@ def _check_count(state: OutputState, chunk: Chunk, total: int, *, queue_abort: b
         )
     if count == total or (count > total and (queue_abort or not _counts_tokens(state, chunk))):
         return
-    if count < total and chunk.finish is None:
-        return  # live lists of a batch; the last chunk is a copy and must agree
+    if count < total and chunk.finish is None and ("index" in chunk.top or "text" not in chunk.top):
+        return  # live lists of a batch (0.4.6: and of tokens alone); the last chunk is a copy and must agree
     raise ProtocolError(
         f"meta_info.completion_tokens is {count}, but {total} tokens came in all. A server before 0.5.10 with "
         "speculative decoding sends surplus rows (upgrade it or switch that off); a gateway may have dropped a chunk"
@@ -157,9 +162,36 @@ def _counts_tokens(state: OutputState, chunk: Chunk) -> bool:
     return chunk.ids is not None or state.ids_sent or bool(chunk.rows) or state.rows_sent
 
 
+def _check_delta(state: OutputState, chunk: Chunk, tokens: TokenStep, text: TextStep | None) -> None:
+    """Where text or rows are deltas, ids that come with them are exactly the new tokens.
+
+    Elsewhere they need not be: before 0.5.10 a slow reader loses ids, and the gRPC gateway repeats the last one.  Rows
+    may have brought the tokens before (0.5.10 in a batch), so it is the counters that tell how many are new.
+    """
+    is_delta = tokens.rows_lane == INCREMENTAL or (text is not None and text.sure and text.lane == INCREMENTAL)
+    if not chunk.ids or not is_delta:
+        return
+    known = state.count or 0
+    new = len(tokens.ids) if chunk.completion is None else chunk.completion - known
+    if len(chunk.ids) != new:
+        raise ProtocolError(
+            f"output_ids has {len(chunk.ids)} entries in a chunk of deltas, but {new} tokens are new "
+            f"(meta_info.completion_tokens was {known} and is now {chunk.completion}): a chunk was lost or came "
+            "twice on the way. Look at the gateways between"
+        )
+
+
 def _check_rows(state: OutputState, chunk: Chunk, tokens: TokenStep, total: int) -> None:
     rows = len(state.logprobs) + len(tokens.rows.ids)
-    if chunk.finish is not None and rows and rows < total:
+    if chunk.finish is None:
+        return
+    counted = chunk.rows_total
+    if counted is not None and counted != rows:
+        raise ProtocolError(
+            f"meta_info.output_token_logprobs_length is {counted}, but {rows} rows of meta_info.output_token_logprobs "
+            "came by the end of the output: logprobs were lost on the way. Look for a gateway that drops meta_info"
+        )
+    if rows and rows < total:
         raise ProtocolError(
             f"meta_info.output_token_logprobs covers {rows} of {total} tokens at the end of the output: the last rows "
             "did not come, so logprobs can not be aligned. Look for a gateway that drops meta_info"
@@ -179,15 +211,19 @@ def _plan_text(
         if total < (chunk.completion or 0):
             return None  # ids were dropped for good; text must not run ahead of them
         return lane.plan_abort(text, tokens.glued)
-    if lane.sure:
-        return lane.plan(text, None, False)
     evidence, sure = _text_evidence(state, chunk, tokens)
-    return lane.plan(text, evidence, sure)
+    if not lane.sure:
+        return lane.plan(text, evidence, sure)
+    if sure and evidence != lane.lane:
+        raise _text_contradicted(lane.lane, tokens)
+    return lane.plan(text, None, False)
 
 
 def _text_evidence(state: OutputState, chunk: Chunk, tokens: TokenStep) -> tuple[Lane | None, bool]:
     """What ids, rows and version-bound keys prove about the text."""
     rows, ids, meta = tokens.rows_lane, tokens.ids_lane, chunk.meta
+    if chunk.ids and chunk.completion is not None and chunk.completion == state.count:
+        return CUMULATIVE, True  # ids although no token is new: a snapshot, or the gRPC gateway's repeated last id
     if rows == INCREMENTAL:
         return INCREMENTAL, True
     if ids == CUMULATIVE:
@@ -212,6 +248,12 @@ def _text_evidence(state: OutputState, chunk: Chunk, tokens: TokenStep) -> tuple
         # Up to 0.5.9 the text was a snapshot under either flag.
         return (CUMULATIVE if "weight_version" in meta and not _from_0_5_10(chunk) else INCREMENTAL), False
     return None, False
+
+
+def _text_contradicted(known: Lane | None, tokens: TokenStep) -> ProtocolError:
+    if known == CUMULATIVE:
+        return not_together("output_ids" if tokens.rows_lane != INCREMENTAL else ROWS, "text")
+    return not_together("text", "output_ids")
 
 
 def _from_0_5_10(chunk: Chunk) -> bool:

@@ -41,7 +41,7 @@ def parse_rows(rows: Sequence[Any], first: int) -> Rows:
     """
     plain = plain_columns(rows) if len(rows) > 1 else None
     if plain is not None:
-        return Rows(*plain, None, 3)
+        return Rows(array("q", plain[0]), array("d", plain[1]), None, 3)
     ids = array("q")
     logprobs = array("d")
     texts: list[str | None] | None = None
@@ -67,32 +67,25 @@ def parse_rows(rows: Sequence[Any], first: int) -> Rows:
     return Rows(ids, logprobs, texts, width)
 
 
-def plain_row(row: Any) -> tuple[tuple[int], tuple[float]] | None:
-    """Id and logprob of a row that is a finite float, an id and null, as nearly all are; None if it is not."""
-    if type(row) is list and len(row) == 3:
-        logprob, token_id, text = row
-        if (
-            type(logprob) is float
-            and type(token_id) is int
-            and text is None
-            and 0 <= token_id < _MAX_ID
-            and logprob - logprob == 0.0
-        ):
-            return (token_id,), (logprob,)
-    return None
+def plain_columns(rows: Sequence[Any]) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
+    """Ids and logprobs of rows that are all a finite float, an id and null, as nearly all are; None if any is not.
 
-
-def plain_columns(rows: Sequence[Any]) -> tuple[array[int], array[float]] | None:
-    """The same for several rows, without a step in Python per row."""
+    Without a step in Python per row.
+    """
     try:
         logprobs, ids, texts = zip(*rows, strict=True)
-        if texts.count(None) != len(texts) or set(map(type, logprobs)) != _FLOAT or set(map(type, ids)) != _INT:
-            return None
-        if min(ids) >= 0 and isfinite(sum(logprobs)):
-            return array("q", ids), array("d", logprobs)
-    except (TypeError, ValueError, OverflowError):
-        pass  # something odd, which the caller names
-    return None
+    except (TypeError, ValueError):
+        return None
+    if (
+        texts.count(None) == len(texts)
+        and set(map(type, logprobs)) == _FLOAT
+        and set(map(type, ids)) == _INT
+        and min(ids) >= 0
+        and max(ids) < _MAX_ID
+        and isfinite(sum(logprobs))
+    ):
+        return ids, logprobs
+    return None  # something odd, which the caller names
 
 
 def token_id_of(value: Any, field: str) -> int:

@@ -67,7 +67,10 @@ class TextLane:
                 return self._as_deltas(text, sure)
         if lane == INCREMENTAL:
             return TextStep(self.length, text, lane, sure)
-        return self._snapshot(text, lane, sure)
+        step = self._snapshot(text, lane, sure)
+        if self.lane != INCREMENTAL:  # else the guess is taken back
+            self._check_kept(step)
+        return step
 
     def plan_nothing(self) -> TextStep:
         """Keep the text as it is."""
@@ -166,6 +169,17 @@ class TextLane:
         # The tail was rewritten: a stop string cut off, a replacement character resolved.
         start = common_prefix(known, text)
         return TextStep(start, text[start:], lane, sure, lane == CUMULATIVE)
+
+    def _check_kept(self, step: TextStep) -> None:
+        """A snapshot may cut off the end of the text (a stop string), or resolve its replacement characters."""
+        known = self.value()
+        if step.tail and step.start < self.length and known[step.start] != "\ufffd":
+            at = max(step.start - 20, 0)
+            raise ProtocolError(
+                f"text is cumulative and was changed at character {step.start}: {known[at : step.start + 20]!r} is now "
+                f"{(known[at : step.start] + step.tail)[:40]!r}. Was the request restarted behind the stream, or are "
+                "two answers mixed? If mode='cumulative' was given, the server may need mode='incremental'"
+            )
 
     def _as_deltas(self, text: str, sure: bool) -> TextStep:
         # The chunks so far were read as snapshots and were deltas: put them one behind the other.

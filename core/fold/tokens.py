@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 from ..errors import ProtocolError
 from .chunk import Chunk
-from .lanes import CUMULATIVE, INCREMENTAL, Lane, Place, misfit, place_counted, place_uncounted
+from .lanes import CUMULATIVE, INCREMENTAL, Lane, Place, keep_lane, misfit, not_together, place_counted, place_uncounted
 from .rows import NO_ROWS, Rows, check_same, parse_rows, token_id_of
 from .state import OutputState
 
 _EMPTY_IDS: array[int] = array("q")
 
+ROWS = "meta_info.output_token_logprobs"
 _MOST_PROMPT_IDS = 5
 _MOST_CATCH_UPS = 16
 _ROWS_HINT = (
@@ -62,7 +63,7 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
     rows = chunk.rows
     if rows is None or (not rows and not have_rows and not chunk.rows_total):
         return _by_ids(state, chunk, queue_abort=queue_abort)
-    place = _place_rows(state, chunk, rows)
+    place = _place_rows(state, chunk, rows, queue_abort=queue_abort)
     first = place.new
     if first > place.glued and place.lane != INCREMENTAL:
         check_same(rows[place.glued : first], state.token_ids[:have_rows], state.logprobs)
@@ -91,7 +92,7 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
             f"meta_info.completion_tokens is {chunk.completion}, but meta_info.output_token_logprobs holds {total} "
             f"tokens in all. {_ROWS_HINT}"
         )
-    rows_lane = _lane("logprobs", state.rows_lane, None if queue_abort else place.lane)
+    rows_lane = keep_lane("logprobs", state.rows_lane, None if queue_abort else place.lane)
     ids_lane = state.ids_lane
     glued: bool | None = place.glued > 0
     if chunk.ids is not None:
@@ -100,8 +101,10 @@ def plan_tokens(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> Token
         if place.lane == INCREMENTAL and sent and sent != len(ids) and not queue_abort:
             # Who sends rows as deltas joins both lists or neither; rows that repeat known ones are none.
             raise _disagree(chunk, parse_ids(chunk.ids), ids)
-        ids_lane = _lane("output_ids", ids_lane, None if queue_abort else found)
+        ids_lane = keep_lane("output_ids", ids_lane, found)
         glued = glued or ids_glued
+    if rows_lane == INCREMENTAL and ids_lane == CUMULATIVE:
+        raise not_together(ROWS, "output_ids")
     return TokenStep(ids, new, first, rows_lane, ids_lane, glued, bool(behind and len(new.ids)))
 
 
@@ -121,8 +124,8 @@ def parse_ids(ids: list[Any]) -> array[int]:
     return array("q", [token_id_of(value, f"output_ids[{at}]") for at, value in enumerate(ids)])
 
 
-def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any]) -> Place:
-    field = "meta_info.output_token_logprobs"
+def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any], *, queue_abort: bool) -> Place:
+    field = ROWS
     length = len(rows)
     have = len(state.logprobs)
     total = chunk.completion if chunk.rows_total is None else chunk.rows_total
@@ -130,7 +133,15 @@ def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any]) -> Place:
         # Only batches serialise lists that have run ahead; here these would be surplus rows of a speculative decoder.
         raise misfit(field, length, have, total, _ROWS_HINT)
     if total is not None:
-        place = place_counted(field, length, have, total, terminal=chunk.finish is not None, hint=_ROWS_HINT)
+        place = place_counted(
+            field,
+            length,
+            have,
+            total,
+            terminal=chunk.finish is not None,
+            queue_abort=queue_abort,
+            hint=_ROWS_HINT,
+        )
     else:
         lane = state.rows_lane or state.ids_lane or (None if state.mode == "auto" else state.mode)
         prefix = None
@@ -140,15 +151,6 @@ def _place_rows(state: OutputState, chunk: Chunk, rows: list[Any]) -> Place:
     if place.lane == INCREMENTAL and state.rows_lane == CUMULATIVE:
         raise misfit(field, length, have, have + len(rows), _ROWS_HINT)
     return place
-
-
-def _lane(name: str, known: Lane | None, found: Lane | None) -> Lane | None:
-    if known is None or found is None or known == found:
-        return known or found
-    raise ProtocolError(
-        f"the {name} lane was {known} and is now {found}: a server keeps one mode for a whole answer. Was the request "
-        "moved to a server with other flags behind the stream?"
-    )
 
 
 def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bool) -> tuple[Lane | None, bool | None]:
@@ -165,25 +167,29 @@ def _agree(state: OutputState, chunk: Chunk, new: array[int], *, queue_abort: bo
         return state.token_ids[start:stop] + new[: max(stop - have, 0)]
 
     if length == 0:
-        return (INCREMENTAL if have and chunk.rows_total is not None and state.ids_sent else None), False
-    if count <= length <= total and ids == truth(0, length):
-        # As long as the counter: a snapshot, unless these are the first ids, which are both.
-        if queue_abort and have == 1 and length == count and ids[-2:-1] == ids[-1:]:
-            return None, None
-        return (CUMULATIVE if state.ids_sent and length > 1 and have else None), False
+        return None, False
+    is_whole = count <= length <= total and ids == truth(0, length)
+    if queue_abort:
+        # Asked first, since pending ids and the last one again may also be the last ones of all.
+        delivered = have if state.count is None else state.count
+        pending = truth(delivered, count)
+        if length > 1 and len(pending) == length - 1 and ids == pending + truth(count - 1, count):
+            return None, None if is_whole else True
+        if is_whole or (length == 1 and ids == truth(count - 1, count)):
+            return None, False
+        raise _disagree(chunk, ids, truth(max(count - length, 0), total))
+    # The first ids are both snapshot and delta, whatever rows have run ahead of them.
+    is_first = not have or not state.ids_sent or state.count == 0
+    if is_whole:
+        return (None if is_first or length == 1 else CUMULATIVE), False
     if length > total and chunk.finish is None and "text" not in chunk.top and ids[:total] == truth(0, total):
         # Batches of 0.4.6 with --skip-tokenizer-init: the list has run ahead of the rows, which bring these ids next.
-        return (CUMULATIVE if state.ids_sent and have else None), False
+        return (None if is_first else CUMULATIVE), False
     if length <= count <= total and ids == truth(count - length, count):
         # The last tokens: a delta, or what is left of one after the server dropped chunks, or the last id repeated.
-        return (INCREMENTAL if state.ids_sent and have else None), False
-    surplus = length - count
-    if not queue_abort and have == 0 and 0 < surplus <= _MOST_PROMPT_IDS and ids[surplus:] == truth(0, count):
         return INCREMENTAL, False
-    if queue_abort and length > 1 and ids[-1:] == truth(count - 1, count):
-        pending = length - 1
-        if pending <= count and ids[:-1] == truth(count - pending, count):
-            return None, True
+    if not have and 0 < length - count <= _MOST_PROMPT_IDS and ids[length - count :] == truth(0, count):
+        return INCREMENTAL, False
     raise _disagree(chunk, ids, truth(max(count - length, 0), total))
 
 
@@ -213,7 +219,7 @@ def _by_ids(state: OutputState, chunk: Chunk, *, queue_abort: bool) -> TokenStep
         place = _place_ids(state, chunk, ids, length, count)
     if place.lane == CUMULATIVE and ids[: place.new] != state.token_ids[: place.new]:
         raise _changed(state, ids)
-    lane = _lane("output_ids", state.ids_lane, place.lane)
+    lane = keep_lane("output_ids", state.ids_lane, place.lane)
     return step._replace(ids=ids[place.new :], ids_lane=lane)
 
 
@@ -231,10 +237,9 @@ def _place_ids(state: OutputState, chunk: Chunk, ids: array[int], length: int, c
         if "index" not in chunk.top and "text" in chunk.top:
             # Only batches (and --skip-tokenizer-init of 0.4.6) serialise lists that have run ahead.
             raise misfit("output_ids", length, have, count, _IDS_HINT)
-    place = place_counted("output_ids", length, have, count, terminal=chunk.finish is not None, hint=_IDS_HINT)
-    if place.glued:
-        raise misfit("output_ids", length, have, count, _IDS_HINT)
-    return place
+    return place_counted(
+        "output_ids", length, have, count, terminal=chunk.finish is not None, queue_abort=False, hint=_IDS_HINT
+    )
 
 
 def _may_have_prompt_ids(chunk: Chunk) -> bool:

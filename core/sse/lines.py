@@ -47,6 +47,8 @@ def as_bytes(data: object) -> bytes:
 
     :raises TypeError: for anything but bytes, bytearray and memoryview.
     """
+    if type(data) is bytes:
+        return data
     if isinstance(data, memoryview):
         return data.tobytes()  # whatever its format and shape
     if isinstance(data, (bytes, bytearray)):

@@ -1,10 +1,7 @@
-"""What a client without this library does: split lines, parse each payload whole, take what is new.
+"""What a user without this library writes by hand: split lines, parse each payload whole, append what is new.
 
-Written here from the described algorithm, as plain and as fast as it goes: lines as ``aiter_lines`` of common HTTP
-clients gives them (text, split by ``str.splitlines``); the payload parsed by json, by orjson, or by msgspec into typed
-structs that leave out what is not needed; ids and logprobs taken out of all rows that came, their number held against
-the counter, the new ones appended to lists.  The tuned one spares itself whatever can be spared.  None compares what a
-chunk repeats with what came before, as the library does.  Nothing here may import the library.
+It is as plain and as cheap as it goes: lines are split as bytes, and old rows are not touched.  Nothing is checked: not
+what a chunk repeats, no counter, no end.  Nothing here may import the library.
 """
 
 from __future__ import annotations
@@ -13,13 +10,9 @@ import codecs
 import importlib
 import json
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any
 
-Delta = tuple[list[int], list[float], str]
-"""New ids, their logprobs, new text."""
-Chunk = tuple[str, "list[Any]", int, "dict[str, Any] | None"]
-"""Text, logprob rows, their total number, finish_reason."""
+from tests.benchmarks.bodies import CUMULATIVE, Form
 
 
 class TextLines:
@@ -71,175 +64,85 @@ class ByteLines:
         return lines
 
 
-class Fold:
-    """The accumulator, and the loop over lines around it.
+class PlainLoop:
+    """The loop over the lines of a body, and the answer so far.
 
-    :param feed_lines: the line splitter.
-    :param loads: the parser: text of a payload in, the three parts that count out.
+    :param loads: the JSON parser.
+    :param form: which parts of a chunk are deltas, which the user of such a loop must know.
     """
 
-    def __init__(self, feed_lines: Callable[[bytes], list[str]], loads: Callable[[str], Chunk]) -> None:
-        self._feed_lines = feed_lines
+    def __init__(self, loads: Callable[[bytes], Any], form: Form = CUMULATIVE) -> None:
+        self._feed_lines = ByteLines().feed
         self._loads = loads
+        self._form = form
+        self._pieces: list[str] = []
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.finish_reason: dict[str, Any] | None = None
-        self._text = ""
-        self._pieces: list[str] = []
 
-    def feed(self, data: bytes) -> list[Delta]:
-        deltas: list[Delta] = []
+    def feed(self, data: bytes) -> int:
+        """How many chunks ended in this read."""
+        chunks = 0
         for line in self._feed_lines(data):
-            if not line.startswith("data:"):
-                continue
-            payload = line[5:].strip()
-            if payload != "[DONE]":
-                deltas.append(self._add(*self._loads(payload)))
-        return deltas
+            if line.startswith(b"data:") and line != b"data: [DONE]":
+                self._add(self._loads(line[5:]))
+                chunks += 1
+        return chunks
 
     def close(self) -> None:
         """The body has ended."""
 
     @property
     def text(self) -> str:
-        return self._text or "".join(self._pieces)
+        return "".join(self._pieces)
 
-    def _add(self, text: str, rows: list[Any], total: int, finish_reason: dict[str, Any] | None) -> Delta:
-        ids = [row[1] for row in rows]
-        logprobs = [row[0] for row in rows]
-        known = len(self.ids)
-        if len(rows) == total and known:
-            ids, logprobs = ids[known:], logprobs[known:]
-            new_text = text[len(self.text) :]
-            self._text = text
-        elif known + len(rows) == total:
-            new_text = text
+    def _add(self, chunk: Any) -> None:
+        meta = chunk["meta_info"]
+        self._keep(chunk.get("text", ""), chunk["output_ids"], meta.get("output_token_logprobs", []))
+        self.finish_reason = meta["finish_reason"]
+
+    def _keep(self, text: str, ids: list[int], rows: list[Any]) -> None:
+        form = self._form
+        if form.text == "delta":
             self._pieces.append(text)
         else:
-            raise ValueError(f"{len(rows)} rows, {known} known, {total} in all")
-        self.ids += ids
-        self.logprobs += logprobs
-        self.finish_reason = finish_reason
-        return ids, logprobs, new_text
+            self._pieces = [text]
+        self.ids += ids if form.ids == "delta" else ids[len(self.ids) :]
+        new = rows if form.rows == "delta" else rows[len(self.logprobs) :]
+        self.logprobs += [row[0] for row in new]
 
 
-def json_baseline() -> Fold:
-    """The plain baseline: ``aiter_lines`` semantics, ``json.loads``, lists."""
-    return _dict_fold(json.loads)
+def json_loop(form: Form = CUMULATIVE) -> PlainLoop:
+    """With the standard library's ``json.loads``."""
+    return PlainLoop(json.loads, form)
 
 
-def orjson_baseline() -> Fold:
-    """The same with ``orjson.loads``."""
-    return _dict_fold(importlib.import_module("orjson").loads)
+def orjson_loop(form: Form = CUMULATIVE) -> PlainLoop:
+    """With ``orjson.loads``."""
+    return PlainLoop(importlib.import_module("orjson").loads, form)
 
 
-def msgspec_baseline() -> Fold:
-    """The same with msgspec, which makes typed structs of the fields that are needed and passes over the others."""
-    decode = _struct_decoder()
+class MsgspecLoop(PlainLoop):
+    """With msgspec, which makes typed structs of the fields that are needed and passes over the others."""
 
-    def loads(payload: str) -> Chunk:
-        chunk = decode(payload)
+    def __init__(self, form: Form = CUMULATIVE) -> None:
+        super().__init__(_struct_decoder(), form)
+
+    def _add(self, chunk: Any) -> None:
         meta = chunk.meta_info
-        return chunk.text, meta.output_token_logprobs, meta.output_token_logprobs_length, meta.finish_reason
-
-    return Fold(TextLines().feed, loads)
-
-
-class TunedFold:
-    """The least work that parses every payload: lines stay bytes, orjson, and of the rows only new ones are touched."""
-
-    def __init__(self) -> None:
-        self._feed_lines = ByteLines().feed
-        self._loads = importlib.import_module("orjson").loads
-        self.ids: list[int] = []
-        self.logprobs: list[float] = []
-        self.finish_reason: dict[str, Any] | None = None
-        self._texts: list[str] = []
-
-    def feed(self, data: bytes) -> list[Delta]:
-        lines = self._feed_lines(data)
-        return [self._add(self._loads(line[6:])) for line in lines if line and line != b"data: [DONE]"]
-
-    def close(self) -> None:
-        """The body has ended."""
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    def _add(self, chunk: dict[str, Any]) -> Delta:
-        meta = chunk["meta_info"]
-        rows, text = meta["output_token_logprobs"], chunk["text"]
-        known = len(self.ids)
-        if len(rows) == meta["output_token_logprobs_length"]:
-            rows = rows[known:]
-            self._texts = [text]
-        else:
-            self._texts.append(text)
-        ids, logprobs = list(map(_id_of, rows)), list(map(_logprob_of, rows))
-        self.ids += ids
-        self.logprobs += logprobs
-        self.finish_reason = meta["finish_reason"]
-        return ids, logprobs, text
+        self._keep(chunk.text, chunk.output_ids, meta.output_token_logprobs)
+        self.finish_reason = meta.finish_reason
 
 
-class BareBytes:
-    """The floor, in plain Python, of anything that compares instead of parsing.
-
-    Events are framed with ``find`` of one byte, each is copied once (the join of its pieces) and each of its bytes is
-    compared once.  No JSON, no tokens, nothing comes out.
-    """
-
-    def __init__(self) -> None:
-        self.events = 0
-        self._pieces: list[memoryview] = []
-
-    def feed(self, data: bytes) -> None:
-        at = 0
-        view = memoryview(data)
-        while (end := data.find(10, at)) >= 0:
-            if end > at:
-                self._pieces.append(view[at:end])
-            if self._pieces:
-                event = b"".join(self._pieces)
-                place = 0
-                for piece in self._pieces:
-                    if not event.startswith(piece, place):
-                        raise ValueError("a copy differs from what was copied")
-                    place += len(piece)
-                self._pieces = []
-                self.events += 1
-            at = end + 1
-        if at < len(data):
-            self._pieces.append(view[at:])
-
-    def close(self) -> None:
-        """The body has ended."""
-
-
-_logprob_of = itemgetter(0)
-_id_of = itemgetter(1)
-
-
-def _dict_fold(parse: Callable[[str], Any]) -> Fold:
-    def loads(payload: str) -> Chunk:
-        chunk = parse(payload)
-        meta = chunk["meta_info"]
-        return chunk["text"], meta["output_token_logprobs"], meta["output_token_logprobs_length"], meta["finish_reason"]
-
-    return Fold(TextLines().feed, loads)
-
-
-def _struct_decoder() -> Callable[[str], Any]:
+def _struct_decoder() -> Callable[[bytes], Any]:
     msgspec = importlib.import_module("msgspec")
     meta = msgspec.defstruct(
         "Meta",
         [
             ("finish_reason", dict[str, Any] | None),
-            ("output_token_logprobs", list[tuple[float, int, str | None]]),
-            ("output_token_logprobs_length", int),
+            ("output_token_logprobs", list[tuple[float, int, str | None]], msgspec.field(default_factory=list)),
         ],
     )
-    chunk = msgspec.defstruct("Chunk", [("text", str), ("meta_info", meta)])
-    decode: Callable[[str], Any] = msgspec.json.Decoder(chunk).decode
+    chunk = msgspec.defstruct("Chunk", [("meta_info", meta), ("output_ids", list[int]), ("text", str, "")])
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(chunk).decode
     return decode

@@ -1,4 +1,4 @@
-"""Bodies to measure with: what SGLang 0.5.23 writes for one answer, in both modes and at any interval.
+"""Bodies to measure with: what SGLang writes for one answer, in the forms that workers see and at any interval.
 
 Keys, their order and the form of numbers are those of the recorded bodies in ``tests/data/captures`` (orjson's output;
 float32 logprobs printed as doubles); ids, texts and logprobs are drawn with a seed.  A body may be larger than memory,
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import exp, log
+from typing import Literal
 
 SEED = 20_000
 DONE = b"data: [DONE]\n\n"
@@ -51,6 +52,35 @@ _MARKS = (
 )
 
 
+Lane = Literal["delta", "whole"] | None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a chunk holds, and which parts of it are deltas.
+
+    :ivar text, ids, rows: "delta", "whole" (everything so far), or None where the server sends none.
+    :ivar top: alternatives of each token (``top_logprobs_num``), whose lane is that of the rows.
+    :ivar version: 0.5.23, 0.5.10 or 0.5.5: which keys ``meta_info`` has.
+    :ivar stamped: every chunk holds a time stamp, as a gateway adds it.
+    """
+
+    text: Lane
+    ids: Lane
+    rows: Lane
+    top: int = 0
+    version: str = "0.5.23"
+    stamped: bool = False
+
+
+CUMULATIVE = Form("whole", "whole", "whole")
+INCREMENTAL = Form("delta", "delta", "delta")
+MIXED_0_5_5 = Form("whole", "delta", "whole", version="0.5.5")
+"""What 0.5.5 sends by default."""
+MIXED_0_5_10 = Form("delta", "delta", "whole", version="0.5.10")
+"""What 0.5.10 sends with ``--incremental-streaming-output``."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a model generated: ``ids``, ``logprobs`` (float32 values) and ``pieces`` of text, one each per token."""
@@ -85,64 +115,103 @@ def events(
     answer: Answer,
     counts: Sequence[int],
     *,
-    incremental: bool,
+    incremental: bool = False,
+    form: Form | None = None,
     index: int | None = None,
     routed_experts: str | None = None,
 ) -> Iterator[bytes]:
-    """The data events of one output, the terminal one last; ``index`` only for requests with several outputs."""
-    text = [_inside(json.dumps(piece, ensure_ascii=False).encode()) for piece in answer.pieces]
+    """The data events of one output, the terminal one last; ``index`` only for requests with several outputs.
+
+    ``incremental`` chooses between the two usual forms where no ``form`` is given.
+    """
+    form = form or (INCREMENTAL if incremental else CUMULATIVE)
     ids = [b"%d" % token_id for token_id in answer.ids]
     rows = [b"[%s,%s,null]" % (number(p), token_id) for p, token_id in zip(answer.logprobs, ids, strict=True)]
-    known = [bytearray(), bytearray(), bytearray()]
+    lanes = [
+        _Lane(form.text, b"", [_inside(json.dumps(piece, ensure_ascii=False).encode()) for piece in answer.pieces]),
+        _Lane(form.ids, b",", ids),
+        _Lane(form.rows, b",", rows),
+        _Lane(form.rows if form.top else None, b",", _alternatives(rows, form.top)),
+    ]
     rid = b"%032x" % random.Random(len(ids) * 64 + (index or 0)).getrandbits(128)
+    newest = form.version == "0.5.23"
+    recent = form.version != "0.5.5"
+    retractions = b"num_retractions" if newest else b"total_retractions"
     at = 0
     for place, count in enumerate(counts):
-        new = b"".join(text[at:count]), b",".join(ids[at:count]), b",".join(rows[at:count])
-        if incremental:
-            parts: Sequence[bytes | bytearray] = new
-        else:
-            for part, more in zip(known, new, strict=True):
-                if part and more and part is not known[0]:
-                    part.extend(b",")
-                part.extend(more)
-            parts = known
         last = count == len(ids)
-        tail = b""
-        if last and routed_experts is not None:
-            tail += b',"routed_experts":"%s"' % routed_experts.encode()
-        tail += b',"dp_rank":null'
+        text, known_ids, known_rows, alternatives = [lane.part(at, count) for lane in lanes]
+        reason = b'{"type":"length","length":%d}' % count if last else b"null"
+        event: list[bytes | bytearray] = [b"data: {"]
+        if form.text is not None:
+            event += [b'"text":"', text, b'",']
+        event += [b'"output_ids":[', known_ids, b'],"meta_info":{"id":"', rid, b'","finish_reason":', reason]
+        event += [b',"prompt_tokens":212,"weight_version":"default","', retractions, b'":0']
+        if form.rows is not None:
+            event += [b',"input_token_logprobs":[],"output_token_logprobs":[', known_rows, b"]"]
+            if recent:
+                event.append(b',"output_token_logprobs_length":%d' % count)
+            if form.top:
+                event += [b',"input_top_logprobs":[],"output_top_logprobs":[', alternatives, b"]"]
+        if recent:
+            event.append(b',"reasoning_tokens":0')
+        event.append(b',"completion_tokens":%d,"cached_tokens":0' % count)
+        if last and newest:
+            event.append(b',"weight_versions":[{"version":"default","start":0,"end":%d}]' % count)
+        if recent:
+            event.append(b',"cached_tokens_details":null')
+            if last and routed_experts is not None:
+                event.append(b',"routed_experts":"%s"' % routed_experts.encode())
+            event.append(b',"dp_rank":null')
         if last:
-            tail += b',"e2e_latency":%s' % number(0.03125 * count)
-        if place == 0:
-            tail += b',"response_sent_to_client_ts":1796022272.171598'
-        yield b"".join(
-            [
-                b'data: {"text":"', parts[0], b'","output_ids":[', parts[1], b'],"meta_info":{"id":"', rid,
-                b'","finish_reason":', b'{"type":"length","length":%d}' % count if last else b"null",
-                b',"prompt_tokens":212,"weight_version":"default","num_retractions":0,"input_token_logprobs":[]',
-                b',"output_token_logprobs":[', parts[2], b'],"output_token_logprobs_length":%d' % count,
-                b',"reasoning_tokens":0,"completion_tokens":%d,"cached_tokens":0' % count,
-                b',"weight_versions":[{"version":"default","start":0,"end":%d}]' % count if last else b"",
-                b',"cached_tokens_details":null', tail,
-                b"}}\n\n" if index is None else b'},"index":%d}\n\n' % index,
-            ]
-        )  # fmt: skip
+            event.append(b',"e2e_latency":%s' % number(0.03125 * count))
+        if form.stamped or place == 0:
+            stamp = b"response_sent_to_client_ts" if recent else b"response_sent_ts"
+            event.append(b',"%s":%s' % (stamp, number(1796022272.171598 + 0.015625 * place)))
+        event.append(b"}}\n\n" if index is None else b'},"index":%d}\n\n' % index)
+        yield b"".join(event)
         at = count
 
 
+class _Lane:
+    """The entries of one lane as JSON, and what a chunk says of them."""
+
+    def __init__(self, kind: Lane, comma: bytes, entries: Sequence[bytes]) -> None:
+        self._kind = kind
+        self._comma = comma
+        self._entries = entries
+        self._known = bytearray()
+
+    def part(self, start: int, stop: int) -> bytes | bytearray:
+        """What stands in the chunk that brings the entries from ``start`` to ``stop``."""
+        if self._kind is None:
+            return b""
+        new = self._comma.join(self._entries[start:stop])
+        if self._kind == "delta":
+            return new
+        if self._known and new:
+            self._known += self._comma
+        self._known += new
+        return self._known
+
+
+def _alternatives(rows: Sequence[bytes], top: int) -> list[bytes]:
+    """For each token its own row, and then others, which are rows of other tokens."""
+    return [b"[%s]" % b",".join(rows[(at + 7 * more) % len(rows)] for more in range(top)) for at in range(len(rows))]
+
+
 def body_of(
-    answer: Answer, *, interval: int = 1, incremental: bool = False, routed_experts: str | None = None
+    answer: Answer, *, interval: int = 1, form: Form = CUMULATIVE, routed_experts: str | None = None
 ) -> Iterator[bytes]:
     """The events of a whole response with one output, ``[DONE]`` included."""
-    counts = counts_of(len(answer.ids), interval)
-    yield from events(answer, counts, incremental=incremental, routed_experts=routed_experts)
+    yield from events(answer, counts_of(len(answer.ids), interval), form=form, routed_experts=routed_experts)
     yield DONE
 
 
-def interleaved(answers: Sequence[Answer], *, interval: int = 1, incremental: bool = False) -> Iterator[bytes]:
+def interleaved(answers: Sequence[Answer], *, interval: int = 1, form: Form = CUMULATIVE) -> Iterator[bytes]:
     """The events of a response with ``n`` outputs of equal length, which take turns."""
     counts = counts_of(len(answers[0].ids), interval)
-    outputs = [events(one, counts, incremental=incremental, index=at) for at, one in enumerate(answers)]
+    outputs = [events(one, counts, form=form, index=at) for at, one in enumerate(answers)]
     for turn in zip(*outputs, strict=True):
         yield from turn
     yield DONE
@@ -183,7 +252,7 @@ def events_of_size(size: int, total: int) -> list[bytes]:
     tokens = (size - _FRAME) // _PER_TOKEN
     event = _SMALL_EVENT
     if tokens > 0:
-        event = next(events(make_answer(tokens), [tokens], incremental=False))
+        event = next(events(make_answer(tokens), [tokens]))
     # What is missing to the size is more text.
     return [_HEAD + b"." * (size - len(event)) + event[len(_HEAD) :]] * max(total // size, 1)
 

@@ -1,4 +1,4 @@
-"""Folding whole bodies: the library and the baselines over the same reads, and how time grows with length.
+"""Folding whole bodies: the library and plain loops over the same reads, in the forms that workers see.
 
 Every result is held against the answer that the body was made of, in every round: a fast wrong fold ends the run.
 """
@@ -6,67 +6,109 @@ Every result is held against the answer that the body was made of, in every roun
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ssefold import GenerateDecoder
-from tests.benchmarks.baselines import (
-    BareBytes,
-    TunedFold,
-    json_baseline,
-    msgspec_baseline,
-    orjson_baseline,
+from tests.benchmarks.baselines import MsgspecLoop, json_loop, orjson_loop
+from tests.benchmarks.bodies import (
+    CUMULATIVE,
+    INCREMENTAL,
+    MIXED_0_5_5,
+    MIXED_0_5_10,
+    Answer,
+    Form,
+    blocks,
+    body_of,
+    make_answer,
 )
-from tests.benchmarks.bodies import Answer, blocks, body_of, make_answer
-from tests.benchmarks.report import Section, at_least, at_most, milliseconds
+from tests.benchmarks.report import Bar, Section, at_least, at_most, milliseconds
 from tests.benchmarks.scale import READ, Scale
-from tests.benchmarks.timing import Runs, fold_time, in_turn, median
+from tests.benchmarks.timing import Runs, fold_time, in_turn
 
 OURS = "ssefold"
-JSON = "json baseline"
-ORJSON = "orjson baseline"
-MSGSPEC = "msgspec baseline"
-TUNED = "tuned orjson"
-BARE = "bare bytes"
+JSON = "json loop"
+ORJSON = "orjson loop"
+MSGSPEC = "msgspec loop"
 
-_FOLDS: dict[str, tuple[str, Callable[[], Any]]] = {
-    OURS: ("ssefold", GenerateDecoder),
-    JSON: ("json", json_baseline),
-    ORJSON: ("orjson", orjson_baseline),
-    MSGSPEC: ("msgspec", msgspec_baseline),
-    TUNED: ("orjson", TunedFold),
+
+def _decoder(_: Form = CUMULATIVE) -> GenerateDecoder:
+    return GenerateDecoder()
+
+
+_FOLDS: dict[str, tuple[str, Callable[..., Any]]] = {
+    OURS: ("ssefold", _decoder),
+    JSON: ("json", json_loop),
+    ORJSON: ("orjson", orjson_loop),
+    MSGSPEC: ("msgspec", MsgspecLoop),
 }
 FOLDS = tuple(_FOLDS)
 """Names of everything that folds a body; all come to the same ids, logprobs and text."""
 
-_TEXT = """\
-One answer, all its tokens with logprobs, in reads of 64 KiB. *{json}* is the plain client: `aiter_lines` semantics,
-`json.loads`, and an accumulator that takes ids and logprobs out of every row that comes, holds their number against
-the counter, and appends what is new to lists. *{orjson}* and *{msgspec}* (typed structs) differ in the parser only.
-*{tuned}* is the least work that still parses every payload: lines stay bytes, and old rows are not touched. None of the
-four compares what a chunk repeats with what it said before. Times in ms; the ratios are baseline / ssefold. Baselines
-were left out (-) where they would take minutes.
+_TEXT = f"""\
+CPU ms for one answer. The contenders are what a user writes by hand: split the body into lines of bytes, parse
+each payload whole, append what is new. *{JSON}*, *{ORJSON}* and *{MSGSPEC}* (typed structs) differ in the parser. None
+of the three checks a counter, an end, or what a chunk repeats, and each is told which parts are deltas.
+The ratios are contender / ssefold: above 1 the library takes less. *Reads of one event* is what a worker that keeps up
+sees; in reads of 64 KiB, a large event comes in pieces and many small ones come together.
 """
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One body."""
+class Stream:
+    """One body and how it is read.
 
-    tokens: int
-    interval: int
-    incremental: bool
+    :ivar part: its tokens, as a part of the scale's ``main``.
+    :ivar read: bytes of a read; None: one event.
+    :ivar bars: by contender: the least ratio, and the one that would be better still.
+    """
 
-    @property
-    def about_bytes(self) -> int:
-        """Its size, roughly."""
-        count = self.tokens // self.interval + 1
-        return 46 * self.tokens + 400 * count if self.incremental else count * (400 + 23 * self.tokens)
+    what: str
+    form: Form
+    interval: int = 1
+    part: float = 1
+    read: int | None = None
+    bars: tuple[tuple[str, float, float], ...] = ()
 
 
-def available() -> dict[str, Callable[[], Any]]:
-    """Makers of the folds whose packages are installed."""
+CUMULATIVE_STREAM, INCREMENTAL_STREAM = "cumulative", "incremental"
+_WORKER = (512, 30)
+"""Streams at once, and tokens a second of each, as large models give at high load."""
+
+
+def _streams() -> list[Stream]:
+    whole, delta = CUMULATIVE, INCREMENTAL
+    return [
+        Stream(CUMULATIVE_STREAM, whole, read=READ, bars=((JSON, 62, 75),)),
+        Stream(CUMULATIVE_STREAM, whole),
+        Stream("cumulative, a time stamp in every chunk", replace(whole, stamped=True), 1, 1, READ, ((JSON, 50, 70),)),
+        Stream(CUMULATIVE_STREAM, whole, 8, read=READ, bars=((JSON, 40, 55),)),
+        Stream(CUMULATIVE_STREAM, whole, 8),
+        Stream(INCREMENTAL_STREAM, delta, read=READ),
+        Stream(INCREMENTAL_STREAM, delta, bars=((JSON, 1.35, 1.6), (ORJSON, 0.65, 0.8))),
+        Stream("incremental, a time stamp in every chunk", replace(delta, stamped=True)),
+        Stream(INCREMENTAL_STREAM, delta, 8, read=READ),
+        Stream(INCREMENTAL_STREAM, delta, 8, bars=((ORJSON, 0.62, 0.8),)),
+        Stream("cumulative, short", whole, 1, 1 / 8),
+        Stream("cumulative, short", whole, 8, 1 / 8),
+        Stream("incremental, short", delta, 1, 1 / 8),
+        Stream("cumulative, 5 top logprobs", replace(whole, top=5), 1, 1 / 4, READ),
+        Stream("cumulative, 5 top logprobs", replace(whole, top=5), 8, 1 / 4),
+        Stream("incremental, 5 top logprobs", replace(delta, top=5)),
+        Stream("cumulative, no logprobs", replace(whole, rows=None), read=READ),
+        Stream("cumulative, no logprobs", replace(whole, rows=None), 8),
+        Stream("incremental, no logprobs", replace(delta, rows=None)),
+        Stream("cumulative, no text", replace(whole, text=None), read=READ),
+        Stream("incremental, no text", replace(delta, text=None)),
+        Stream("0.5.5 (ids are deltas)", MIXED_0_5_5, read=READ),
+        Stream("0.5.10 incremental (rows are not deltas)", MIXED_0_5_10, read=READ),
+        Stream("0.5.10 incremental (rows are not deltas)", MIXED_0_5_10, 8),
+    ]
+
+
+def available() -> dict[str, Callable[..., Any]]:
+    """Makers of the folds whose packages are installed; each may be given the form of the stream."""
     return {name: make for name, (module, make) in _FOLDS.items() if importlib.util.find_spec(module) is not None}
 
 
@@ -78,109 +120,134 @@ def result_of(folder: Any) -> tuple[list[int], list[float], str]:
     return folder.ids, folder.logprobs, folder.text
 
 
-def check(name: str, folder: Any, answer: Answer) -> None:
+def check(name: str, folder: Any, answer: Answer, form: Form = CUMULATIVE) -> None:
     """Raise unless the folder holds the answer."""
-    if result_of(folder) != (list(answer.ids), list(answer.logprobs), answer.text):
+    wanted = list(answer.ids), list(answer.logprobs) if form.rows else [], answer.text if form.text else ""
+    if result_of(folder) != wanted:
         raise ValueError(f"{name}: not the answer of {len(answer.ids)} tokens that the body was made of")
 
 
-def run(shape: Shape, names: Sequence[str], runs: Runs, turn: int, read: int | None = READ) -> int:
-    """Fold one body once by each of ``names``, append the seconds to ``runs``, and return the body's size in bytes."""
-    answer = make_answer(shape.tokens)
-    makers = {**available(), BARE: BareBytes}
-    size = 0
+def times_of(stream: Stream, makers: dict[str, Callable[..., Any]], scale: Scale) -> tuple[dict[str, float], int]:
+    """CPU seconds of each contender, the smallest of the rounds; and the body's size in bytes."""
+    answer = make_answer(max(int(scale.main * stream.part), 8))
+    size = sum(map(len, body_of(answer, interval=stream.interval, form=stream.form)))
 
-    def body() -> Iterator[list[bytes]]:
-        nonlocal size
-        size = 0
-        for reads in blocks(body_of(answer, interval=shape.interval, incremental=shape.incremental), read):
-            size += sum(map(len, reads))
-            yield reads
+    def reads() -> Iterable[list[bytes]]:
+        return blocks(body_of(answer, interval=stream.interval, form=stream.form), stream.read)
 
-    for name in in_turn([name for name in names if name in makers], turn):
-        folder = makers[name]()
-        runs.setdefault(name, []).append(fold_time(body(), folder))
-        if name != BARE:
-            check(name, folder, answer)
-    return size
+    # A body of many MB is made anew for everybody: so its bytes have just been written, as a socket's have.
+    kept = list(reads()) if size < _SMALL else None
+    runs: Runs = {name: [] for name in makers}
+    for turn in range(scale.rounds if size < _SMALL else scale.few_rounds):
+        for name in in_turn(list(makers), turn):
+            if runs[name] and runs[name][0] > _SLOW:
+                continue
+            folder = makers[name](stream.form)
+            runs[name].append(fold_time(kept or reads(), folder))
+            check(name, folder, answer, stream.form)
+    return {name: min(seconds) for name, seconds in runs.items()}, size
+
+
+_SMALL = 4 * 10**6
+_SLOW = 1.0
+"""Seconds: who takes longer is measured once."""
 
 
 def measure(scale: Scale) -> list[Section]:
-    """Fold all shapes, the rounds outermost, so that a length and its double are measured at about the same time."""
-    shapes = [
-        Shape(tokens, interval, incremental)
-        for incremental in (False, True)
-        for interval in scale.intervals
-        for tokens in scale.tokens
-    ]
-    runs: dict[Shape, Runs] = {shape: {} for shape in shapes}
-    sizes: dict[Shape, int] = {}
-    for turn in range(scale.rounds):
-        for shape in shapes:
-            if turn < _rounds(shape, scale):
-                sizes[shape] = run(shape, _names(shape, scale), runs[shape], turn)
-    medians = {shape: {name: median(seconds) for name, seconds in found.items()} for shape, found in runs.items()}
-    return [
-        _section(scale, [shape for shape in shapes if shape.incremental == incremental], sizes, medians)
-        for incremental in (False, True)
-    ]
-
-
-_QUICK = 4 * 10**6
-
-
-def _rounds(shape: Shape, scale: Scale) -> int:
-    if shape.about_bytes <= _QUICK:
-        return scale.rounds
-    if shape.about_bytes > scale.most_for_rounds:
-        return 1
-    return (
-        scale.main_rounds if shape.interval == 1 and shape.tokens in (scale.main, 2 * scale.main) else scale.few_rounds
-    )
-
-
-def _names(shape: Shape, scale: Scale) -> list[str]:
-    is_main = shape.tokens == scale.main and shape.interval == 1
-    names = list(FOLDS) if is_main or shape.about_bytes <= scale.most_for_baselines else [OURS]
-    return names if shape.incremental else [*names, BARE]
-
-
-def _section(
-    scale: Scale, shapes: list[Shape], sizes: Mapping[Shape, int], medians: Mapping[Shape, Mapping[str, float]]
-) -> Section:
-    incremental = shapes[0].incremental
+    """All streams, and how time grows with length."""
     rows: list[list[str]] = []
-    for shape in shapes:
-        found = medians[shape]
-        half = Shape(shape.tokens // 2, shape.interval, incremental)
-        growth = f"{found[OURS] / medians[half][OURS]:.2f}" if half in medians else "-"
-        cells = [milliseconds(found[name]) if name in found else "-" for name in FOLDS]
-        ratios = [
-            f"{found[name] / found[OURS]:.1f}" if name in found else "-" for name in (JSON, ORJSON, MSGSPEC, TUNED)
+    bars: list[Bar] = []
+    costs: list[list[str]] = []
+    for stream in _streams():
+        if scale.barred_only and not stream.bars:
+            continue
+        makers = available()
+        if scale.barred_only and stream.read is not None:
+            makers = {name: makers[name] for name in (OURS, *(name for name, _, _ in stream.bars)) if name in makers}
+        found, size = times_of(stream, makers, scale)
+        rows.append(_row(stream, found, size, scale))
+        if stream.what in (CUMULATIVE_STREAM, INCREMENTAL_STREAM) and stream.read is None:
+            costs.append(_cost(stream, found, size, scale))
+        reads = "one event" if stream.read is None else "64 KiB"
+        what = f"{stream.what}, {_every(stream.interval)}, reads of {reads}"
+        bars += [
+            at_least(f"{what}: {name} / ours", bar, found[name] / found[OURS], stretch=stretch)
+            for name, bar, stretch in stream.bars
+            if name in found
         ]
-        rows.append(
-            [f"{shape.tokens:,} tokens, every {shape.interval}", f"{sizes[shape] / 1e6:,.1f}", *cells, *ratios, growth]
-        )
-    main = medians[Shape(scale.main, 1, incremental)]
-    if incremental:
-        what = f"incremental, {scale.main:,} events: baseline json / ours"
-        bars = [at_least(what, 2, main[JSON] / main[OURS])]
-    else:
-        what = f"fold {scale.main:,} tokens, cumulative, interval 1, 64 KiB reads: "
-        double = medians[Shape(2 * scale.main, 1, incremental)]
-        bars = [
-            at_least(f"{what}baseline json / ours", 50, main[JSON] / main[OURS]),
-            at_least("the same against the orjson baseline / ours", 20, main.get(ORJSON, 0.0) / main[OURS]),
-            at_most(f"ours, {2 * scale.main:,} tokens over {scale.main:,}", 4.5, double[OURS] / main[OURS]),
-            at_least(
-                "ours: bytes per second of a cumulative stream over one-byte `find` framing, one copy and one compare "
-                "of the same bytes", 0.4, main[BARE] / main[OURS],
-            ),
-        ]  # fmt: skip
+    header = ["answer", "reads", "MB", *FOLDS, "json", "orjson", "msgspec", "\u00b5s a token"]
+    return [
+        Section(COSTS, _COSTS_TEXT.format(tokens=f"{scale.main:,}"), _COSTS_HEADER, costs),
+        Section("Folding a stream", _TEXT, header, rows, bars),
+        _growth(scale),
+    ]
+
+
+COSTS = "What a token costs"
+"""The table that docs/performance.md shows, too."""
+_COSTS_TEXT = f"""\
+CPU \u00b5s a token, for an answer of {{tokens}} tokens with logprobs in reads of one event. *MB* is the size of the
+body. The last column is the share of one core that {_WORKER[0]} such streams take with ssefold at {_WORKER[1]} tokens a
+second each, without reading the sockets.
+"""
+_COSTS_HEADER = ["stream", "MB", OURS, ORJSON, JSON, f"{_WORKER[0]} streams, of one core"]
+
+
+def _cost(stream: Stream, found: dict[str, float], size: int, scale: Scale) -> list[str]:
+    costs = {name: seconds / scale.main * 1e6 for name, seconds in found.items()}
+    share = costs[OURS] * _WORKER[0] * _WORKER[1] / 1e6
+    return [
+        f"{stream.what}, {_every(stream.interval)}",
+        f"{size / 1e6:,.1f}",
+        *(f"{costs[name]:,.1f}" if name in costs else "-" for name in (OURS, ORJSON, JSON)),
+        f"{share:.1%}",
+    ]
+
+
+def _row(stream: Stream, found: dict[str, float], size: int, scale: Scale) -> list[str]:
+    tokens = max(int(scale.main * stream.part), 8)
+    return [
+        f"{stream.what}, {tokens:,} tokens, {_every(stream.interval)}",
+        "one event" if stream.read is None else "64 KiB",
+        f"{size / 1e6:,.1f}",
+        *(milliseconds(found[name]) if name in found else "-" for name in FOLDS),
+        *(f"{found[name] / found[OURS]:.2f}" if name in found else "-" for name in FOLDS[1:]),
+        f"{found[OURS] / tokens * 1e6:.1f}",
+    ]
+
+
+def _growth(scale: Scale) -> Section:
+    """Both modes at several lengths, each twice the one before; the lengths take turns."""
+    rows: list[list[str]] = []
+    bars: list[Bar] = []
+    for what, form in (("cumulative", CUMULATIVE),) if scale.barred_only else _MODES:
+        streams = [Stream(what, form, part=part, read=READ) for part in _PARTS if part >= 1 or not scale.barred_only]
+        runs: dict[float, list[float]] = {stream.part: [] for stream in streams}
+        once = replace(scale, rounds=1, few_rounds=1)
+        for _ in range(scale.few_rounds):
+            for stream in streams:
+                runs[stream.part].append(times_of(stream, {OURS: _decoder}, once)[0][OURS])
+        found = {part: min(seconds) for part, seconds in runs.items()}
+        for part, seconds in found.items():
+            growth = f"{seconds / found[part / 2]:.2f}" if part / 2 in found else "-"
+            tokens = int(scale.main * part)
+            rows.append([f"{what}, {tokens:,} tokens", milliseconds(seconds), growth, f"{seconds / tokens * 1e6:.1f}"])
+        if form is CUMULATIVE:
+            lengths = f"{2 * scale.main:,} over {scale.main:,} tokens"
+            bars.append(at_most(f"cumulative, every token: ours, {lengths}", 4.0, found[2] / found[1]))
     return Section(
-        f"Folding: {'incremental' if incremental else 'cumulative'} streams",
-        _TEXT.format(json=JSON, orjson=ORJSON, msgspec=MSGSPEC, tuned=TUNED),
-        ["answer", "MB", OURS, JSON, ORJSON, MSGSPEC, TUNED, "json", "orjson", "msgspec", "tuned", "time / half of it"],
+        "Twice the tokens",
+        "CPU ms of ssefold alone, every token, reads of 64 KiB, and in terms of half as many tokens: a cumulative body"
+        " of twice the tokens has four times the bytes.",
+        ["answer", "ms", "ratio", "\u00b5s a token"],
         rows,
         bars,
     )
+
+
+_MODES = (("cumulative", CUMULATIVE), ("incremental", INCREMENTAL))
+_PARTS = (1 / 8, 1 / 4, 1 / 2, 1, 2)
+
+
+def _every(interval: int) -> str:
+    return "every token" if interval == 1 else f"every {interval} tokens"

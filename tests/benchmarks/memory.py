@@ -10,15 +10,15 @@ import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ssefold import GenerateDecoder
-from tests.benchmarks.baselines import TunedFold, json_baseline
-from tests.benchmarks.bodies import cut, events, make_answer
+from tests.benchmarks.baselines import json_loop, orjson_loop
+from tests.benchmarks.bodies import CUMULATIVE, INCREMENTAL, Form, cut, events, make_answer
 from tests.benchmarks.report import Section
 from tests.benchmarks.scale import READ, Scale
 from tests.benchmarks.timing import Feeder
-from tests.benchmarks.variants import standard_json
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ def measure(scale: Scale) -> list[Section]:
 
 def _per_token(scale: Scale) -> Section:
     rows: list[list[str]] = []
-    for incremental in (False, True):
+    for what, form in (("cumulative", CUMULATIVE), ("incremental", INCREMENTAL)):
         for length, makers in ((scale.main, _MAKERS[:1]), (scale.main // 4, _MAKERS)):
-            body = list(events(make_answer(length), range(1, length + 1), incremental=incremental))
+            body = list(events(make_answer(length), range(1, length + 1), form=form))
             for name, make in makers:
-                use = use_of(make, body)
+                use = use_of(partial(make, form), body)
                 rows.append(
                     [
-                        f"{'incremental' if incremental else 'cumulative'}, {length:,} tokens",
+                        f"{what}, {length:,} tokens",
                         name,
                         f"{len(body[-1]):,}",
                         f"{use.before_end:,}",
@@ -94,10 +94,8 @@ def _per_token(scale: Scale) -> Section:
 
 def _replay(scale: Scale) -> Section:
     text = b64encode(bytes(scale.replay * 3 // 4)).decode()
-    body = list(events(make_answer(64), [1, 64], incremental=True, routed_experts=text))
-    rows = [[name, *_in_texts(use_of(make, body), text)] for name, make in _MAKERS]
-    with standard_json():
-        rows.append(["ssefold, without orjson", *_in_texts(use_of(GenerateDecoder, body), text)])
+    body = list(events(make_answer(64), [1, 64], form=INCREMENTAL, routed_experts=text))
+    rows = [[name, *_in_texts(use_of(partial(make, INCREMENTAL), body), text)] for name, make in _MAKERS]
     return Section(
         "Memory: a terminal chunk with routed experts",
         f"The base64 text of the array is {len(text) / 2**20:.1f} MiB, the array in it"
@@ -113,10 +111,10 @@ def _in_texts(use: Use, text: str) -> list[str]:
     return [f"{value / 2**20:.1f} ({value / len(text):.2f})" for value in (use.after_end, use.peak)]
 
 
-_MAKERS: list[tuple[str, Callable[[], Any]]] = [
-    ("ssefold", GenerateDecoder),
-    ("json baseline", json_baseline),
-    ("tuned orjson", TunedFold),
+_MAKERS: list[tuple[str, Callable[[Form], Any]]] = [
+    ("ssefold", lambda _: GenerateDecoder()),
+    ("json loop", json_loop),
+    ("orjson loop", orjson_loop),
 ]
 
 

@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ssefold import GenerateDecoder
-from tests.benchmarks.baselines import BareBytes, ByteLines, Fold, TextLines
-from tests.benchmarks.bodies import blocks, body_of, cut, events_of_size, make_answer
-from tests.benchmarks.fold_speed import FOLDS, OURS, Shape, available, check, result_of, run
+from tests.benchmarks.baselines import ByteLines, TextLines
+from tests.benchmarks.bodies import (
+    CUMULATIVE,
+    INCREMENTAL,
+    MIXED_0_5_5,
+    MIXED_0_5_10,
+    Form,
+    blocks,
+    body_of,
+    cut,
+    events_of_size,
+    make_answer,
+)
+from tests.benchmarks.fold_speed import FOLDS, OURS, Stream, available, check, result_of, times_of
 from tests.benchmarks.peers import PEERS, ours, ours_as_text, parser_of
+from tests.benchmarks.scale import TINY
 
-BASELINES = [name for name in FOLDS if name != OURS]
+LOOPS = [name for name in FOLDS if name != OURS]
+FORMS = [
+    CUMULATIVE,
+    INCREMENTAL,
+    MIXED_0_5_5,
+    MIXED_0_5_10,
+    replace(INCREMENTAL, rows=None),
+    replace(CUMULATIVE, text=None),
+]
 
 
-@pytest.mark.parametrize("name", BASELINES)
-@pytest.mark.parametrize("incremental", [False, True])
-@pytest.mark.parametrize("interval", [1, 8, 20])
-@pytest.mark.parametrize("read", [1, 61, 4096, None])
-def test_a_baseline_gives_what_the_library_gives(name: str, incremental: bool, interval: int, read: int | None) -> None:
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("interval", [1, 8])
+@pytest.mark.parametrize("read", [1, 61, None])
+def test_a_loop_gives_what_the_library_gives(name: str, form: Form, interval: int, read: int | None) -> None:
     if name not in available():
         pytest.skip(f"the {name} needs a package that is not installed")
     answer = make_answer(40)
-    baseline, decoder = available()[name](), GenerateDecoder()
-    deltas: list[tuple[list[int], list[float | None], str | None]] = []
-    updates: list[tuple[list[int], list[float | None], str | None]] = []
-    for reads in blocks(body_of(answer, interval=interval, incremental=incremental), read):
+    loop, decoder = available()[name](form), GenerateDecoder()
+    for reads in blocks(body_of(answer, interval=interval, form=form), read):
         for data in reads:
-            deltas += baseline.feed(data)
-            updates += [(list(one.token_ids), list(one.logprobs), one.text) for one in decoder.feed(data)]
+            loop.feed(data)
+            decoder.feed(data)
+            if read is None:
+                assert loop.ids == list(decoder.outputs[0].token_ids)
+    loop.close()
     decoder.close()
-    assert [delta[:2] for delta in deltas] == [update[:2] for update in updates]
-    if name != "tuned orjson" or incremental:  # it does not look for what is new in the text
-        assert deltas == updates
-    assert result_of(baseline) == result_of(decoder) == (list(answer.ids), list(answer.logprobs), answer.text)
-    assert baseline.finish_reason == {"type": "length", "length": 40}
+    assert result_of(loop) == result_of(decoder)
+    assert loop.finish_reason == {"type": "length", "length": 40}
+    check(name, loop, answer, form)
 
 
 def test_a_wrong_fold_ends_the_run() -> None:
-    right, wrong = (Fold(TextLines().feed, lambda _: ("", [], 0, None)) for _ in range(2))
     answer = make_answer(3)
-    right.ids, right.logprobs = list(answer.ids), list(answer.logprobs)
-    right.feed(b"")
-    right._pieces = [answer.text]
-    check("right", right, answer)
+    loop = available()["json loop"]()
+    for event in list(body_of(answer))[:-2]:
+        loop.feed(event)
     with pytest.raises(ValueError, match="wrong: not the answer of 3 tokens"):
-        check("wrong", wrong, answer)
-
-
-def test_a_baseline_notices_a_lost_chunk() -> None:
-    body = list(body_of(make_answer(9), incremental=True))
-    fold = available()["json baseline"]()
-    with pytest.raises(ValueError, match="1 rows, 3 known, 5 in all"):
-        fold.feed(b"".join(body[:3] + body[4:]))
+        check("wrong", loop, answer)
 
 
 @given(st.text(alphabet="ab \n\u2028\u00e9\x85\x0c").map(lambda text: text + "\n"), st.data())
@@ -71,29 +83,11 @@ def test_byte_lines_are_those_of_the_whole_body(body: bytes, data: st.DataObject
     assert found == body.split(b"\n")[:-1]
 
 
-@pytest.mark.parametrize("read", [1, 100, 65_536])
-def test_bare_bytes_frame_every_event(read: int) -> None:
-    answer = make_answer(30)
-    bare = BareBytes()
-    for reads in blocks(body_of(answer), read):
-        for data in reads:
-            bare.feed(data)
-    assert bare.events == 31  # [DONE] is one
-
-
-def test_a_run_says_how_many_bytes_it_had_and_times_everybody() -> None:
-    runs: dict[str, list[float]] = {}
-    size = run(Shape(40, 1, incremental=False), list(available()), runs, turn=1)
-    assert size == sum(map(len, body_of(make_answer(40))))
-    assert {name: len(seconds) for name, seconds in runs.items()} == dict.fromkeys(available(), 1)
-
-
-@pytest.mark.parametrize("tokens", [512, 4096])
-@pytest.mark.parametrize("incremental", [False, True])
-def test_sizes_are_estimated_well_enough(tokens: int, incremental: bool) -> None:
-    shape = Shape(tokens, 20, incremental)
-    size = sum(map(len, body_of(make_answer(tokens), interval=20, incremental=incremental)))
-    assert 0.8 < shape.about_bytes / size < 1.25
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_everybody_is_timed_over_the_whole_body(form: Form) -> None:
+    times, size = times_of(Stream("", form), available(), TINY)
+    assert set(times) == set(available())
+    assert size == sum(map(len, body_of(make_answer(TINY.main), form=form)))
 
 
 @pytest.mark.parametrize("peer", PEERS)

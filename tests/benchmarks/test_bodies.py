@@ -5,14 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 
+from ssefold.transports.testing import PROFILES, Finish, Script, encode
 from tests.benchmarks.bodies import (
+    CUMULATIVE,
     DONE,
+    INCREMENTAL,
+    MIXED_0_5_5,
+    MIXED_0_5_10,
     Answer,
+    Form,
     blocks,
     body_of,
     counts_of,
@@ -66,6 +73,40 @@ def test_routed_experts_stand_where_they_were_recorded() -> None:
     *_, last = events(make_answer(3), [1, 3], incremental=True, routed_experts="AAAA")
     keys = [key for key in payload_of(last)["meta_info"] if "logprob" not in key]
     assert keys == list(recorded.payloads[-1]["meta_info"])
+
+
+@pytest.mark.parametrize(
+    ("form", "server"),
+    [
+        (CUMULATIVE, "0.5.23"),
+        (INCREMENTAL, "0.5.23-incremental"),
+        (replace(CUMULATIVE, top=2), "0.5.23"),
+        (replace(INCREMENTAL, rows=None), "0.5.23-incremental"),
+        (replace(CUMULATIVE, text=None), "0.5.23-tokens_only"),
+        (MIXED_0_5_5, "0.5.5"),
+        (MIXED_0_5_10, "0.5.10-incremental"),
+    ],
+)
+def test_every_form_has_the_keys_and_lanes_of_its_server(form: Form, server: str) -> None:
+    answer = make_answer(9)
+    top = tuple(((-0.5, 1), (-0.25, 2)) for _ in answer.ids)
+    script = Script(
+        token_ids=answer.ids,
+        pieces=tuple(piece.encode() for piece in answer.pieces),
+        finish=Finish.length(9),
+        logprobs=answer.logprobs if form.rows else None,
+        top_logprobs=top if form.top else None,
+    )
+    wanted = [one.payload for one in encode(script, PROFILES[server]).sent if one.payload is not None]
+    made = [payload_of(event) for event in events(answer, range(1, 10), form=form)]
+    assert [_form_of(payload) for payload in made] == [_form_of(payload) for payload in wanted]
+
+
+def _form_of(payload: dict[str, Any]) -> tuple[list[str], list[str], Any, Any, list[Any]]:
+    meta = payload["meta_info"]
+    rows = meta.get("output_token_logprobs", [])
+    tops = [len(one) for one in meta.get("output_top_logprobs", [])]
+    return list(payload), list(meta), payload.get("text"), payload["output_ids"], [rows, tops]
 
 
 def test_counts_are_those_of_the_recorded_intervals() -> None:

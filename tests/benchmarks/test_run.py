@@ -1,4 +1,4 @@
-"""The whole benchmark is run once, on next to nothing, so that it can not rot.  No time is asserted."""
+"""The whole benchmark is run once, on next to nothing, so that it cannot rot.  No time is asserted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.__main__ import main
+from tests.benchmarks.__main__ import command, main
 from tests.benchmarks.memory import use_of
 from tests.benchmarks.report import Section, at_least, at_most, milliseconds, table
-from tests.benchmarks.scale import FULL, TINY
+from tests.benchmarks.scale import FULL, QUICK, TINY
 from tests.benchmarks.timing import fold_time, race
 
 
@@ -28,8 +28,14 @@ def _light_collections() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Section], str]:
-    path = tmp_path_factory.mktemp("bench") / "benchmarks.md"
-    return main(TINY, path), path.read_text("utf-8")
+    docs = tmp_path_factory.mktemp("docs")
+    (docs / "performance.md").write_text("before\n<!-- bench -->\nYESTERDAY\n<!-- /bench -->\nafter\n", "utf-8")
+    sections = main(TINY, docs)
+    before, table, after = re.split("<!-- /?bench -->", (docs / "performance.md").read_text("utf-8"))
+    assert (before, after) == ("before\n", "\nafter\n")
+    assert "YESTERDAY" not in table
+    assert table.count("\n|") == 2 + 4
+    return sections, (docs / "benchmarks.md").read_text("utf-8")
 
 
 def test_the_page_has_every_section_bar_and_row(tiny: tuple[list[Section], str]) -> None:
@@ -55,14 +61,24 @@ def test_the_page_in_docs_is_one_that_this_code_writes(repository: Path, tiny: t
     assert re.findall(r"^## (.*)", page, re.MULTILINE) == re.findall(r"^## (.*)", tiny[1], re.MULTILINE)
 
 
-def test_scales_have_what_the_bars_need() -> None:
-    for scale in (FULL, TINY):
-        assert {scale.main, 2 * scale.main} <= set(scale.tokens)
-        assert 1 in scale.intervals
-        assert min(scale.rounds, scale.main_rounds, scale.few_rounds) >= 1
+def test_scales_differ_in_everything_that_takes_time() -> None:
+    for scale in (FULL, QUICK, TINY):
+        assert min(scale.rounds, scale.few_rounds) >= 1
     assert {
         field.name for field in dataclasses.fields(FULL) if getattr(FULL, field.name) == getattr(TINY, field.name)
-    } == set()
+    } == {"barred_only"}
+
+
+def test_a_single_part_prints_its_tables_and_writes_no_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.benchmarks.__main__.QUICK", dataclasses.replace(TINY, barred_only=True))
+    command(["fold", "--quick"])
+    printed = capsys.readouterr().out
+    assert "Folding a stream" in printed
+    assert printed.count(" at least ") == 6
+    with pytest.raises(SystemExit):
+        command(["folds"])
 
 
 @pytest.mark.parametrize(("value", "least", "most"), [(1.9, False, True), (2.0, True, True), (2.1, True, False)])

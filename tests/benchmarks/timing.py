@@ -1,9 +1,9 @@
 """CPU time of contenders that take turns, so that whatever disturbs the machine disturbs all of them alike.
 
 Time is the process's CPU time: what other processes do while ours waits is not in it (what they do to caches is).  Each
-round runs every contender once, and begins with another one; figures are medians over the rounds.  The benchmark tools
-of the ecosystem time one contender after the other, and hold a whole body in memory: neither fits here.  Knows
-neither bodies nor parsers.
+round runs every contender once, and begins with another one; figures are the smallest of the rounds, which others
+disturbed least.  The benchmark tools of the ecosystem time one contender after the other, and hold a whole body in
+memory: neither fits here.  Knows neither bodies nor parsers.
 """
 
 from __future__ import annotations

@@ -74,10 +74,12 @@ class Reference:
         if type(index) is not int or index < 0:
             raise PayloadError(f"index must be a whole number from 0, found {type(index).__name__} {index!r:.80}")
         output = self.outputs.get(index) or Accumulator(self.mode, index=index)
-        if output.finish_reason is None and output.error is None:
+        if output.error is None:
+            goes_on = output.finish_reason is None
             update = output.add(payload)
             self.outputs[index] = output
-            self.updates.append(update)
+            if goes_on:
+                self.updates.append(update)
 
     def _fail(self, payload: dict[str, Any]) -> None:
         index = payload.get("index")

@@ -13,13 +13,15 @@ from ssefold import (
     GenerateDecoder,
     IncompleteStreamError,
     PayloadError,
+    ProtocolError,
     ServerError,
     StreamError,
 )
-from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, PROFILES, Finish, encode
+from ssefold.transports.testing import CUMULATIVE, INCREMENTAL, encode
 from tests.core.by_hand import each_byte, fold
-from tests.core.corpus import plain, scored
+from tests.core.corpus import plain
 from tests.core.mutations import event
+from tests.core.test_errors import chunk
 
 ONE = encode(plain(6), INCREMENTAL).events
 TWO = encode([plain(6, rid="a"), plain(5, first=301, rid="b")], INCREMENTAL).events
@@ -269,15 +271,43 @@ def test_outputs_are_read_only_and_live() -> None:
     assert len(ids) == 6
 
 
-def test_data_behind_an_end_is_ignored() -> None:
-    """wire.md d.15: the gRPC gateway's last event repeats the last id; nothing behind a terminal chunk is taken."""
-    more = [data for data in encode(scored(9, finish=Finish.stop(2)), PROFILES["0.5.23"]).events if data != DONE]
-    folded = fold([*ONE[:-1], *more, DONE])
+def test_a_repeat_after_the_end_is_passed_over() -> None:
+    """wire.md d.15: the gRPC gateway's last event repeats the last id; a gateway may repeat any."""
+    folded = fold([*ONE[:-1], ONE[-2], ONE[0], DONE])
     assert folded.error is None
     assert len(folded.updates) == 6
     alone = Accumulator()
+    payloads = encode(plain(6), INCREMENTAL).payloads
+    for payload in payloads:
+        alone.add(payload)
+    late = alone.add(payloads[-1])
+    assert (late.token_ids, late.text, late.start, late.finish_reason) == ((), None, 6, None)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"text": "", "output_ids": [], "meta_info": {"completion_tokens": 7}},
+        {"text": "", "output_ids": [999], "meta_info": {"completion_tokens": 6}},
+        {"text": "more", "meta_info": {}},
+        {"text": "", "output_ids": [106, 107], "meta_info": {"finish_reason": {"type": "stop"}}},
+    ],
+)
+def test_what_goes_on_after_the_end_is_refused(late: dict[str, Any]) -> None:
+    """The end came too early: 1 of 4 tokens came out as completed."""
+    alone = Accumulator()
     for payload in encode(plain(6), INCREMENTAL).payloads:
         alone.add(payload)
-    late = alone.add({"text": "x", "output_ids": [1], "meta_info": {"completion_tokens": 7}})
-    assert (late.token_ids, late.text, late.start, late.finish_reason) == ((), None, 6, None)
-    assert alone.add({"anything": 1}).token_ids == ()
+    with pytest.raises(
+        ProtocolError, match=r"output 0 ended with .* after 6 tokens, and a later chunk goes on"
+    ) as caught:
+        alone.add(late)
+    assert list(caught.value.partial[0].token_ids) == list(alone.token_ids)
+
+
+@pytest.mark.parametrize("finish", ["stop", "null", {"type": "stop", "matched": 5}])
+def test_an_end_that_is_not_the_end(finish: Any) -> None:
+    chunks = [chunk(5, finish=finish), *(chunk(5 + at, count=at + 1) for at in range(1, 4))]
+    folded = fold([event(json.dumps(one).encode()) for one in chunks])
+    assert isinstance(folded.error, ProtocolError)
+    assert list(folded.outputs[0].token_ids) == [5]

@@ -132,9 +132,9 @@ REFUSED = {
         (rowed(5, output_top_logprobs=[[1]]), rowed(5, 6, output_top_logprobs=[[1], [2]]),
          rowed(5, 6, 7, 8, output_top_logprobs=[[1], [2]]))),
     "tops in front of the end": Refused(
-        ProtocolError, ("meta_info.output_top_logprobs: the 1 entries before the abort snapshot are not part of it",),
+        ProtocolError, ("meta_info.output_top_logprobs: the 2 entries before the abort snapshot are not part of it",),
         (rowed(5, output_top_logprobs=[[1]]),
-         rowed(5, 6, 7, finish_reason=STOP, output_top_logprobs=[[9], [1], [2], [3]]))),
+         rowed(5, 6, 7, finish_reason=ABORTED, prompt_tokens=None, output_top_logprobs=[[9], [9], [1], [2], [3]]))),
     "mode cumulative": Refused(ProtocolError, ("mode='cumulative'", "incremental", "--incremental-streaming-output",
                                                "mode='auto'"), TWO, "cumulative"),
     "mode cumulative, rows": Refused(ProtocolError, ("mode='cumulative'", "output_token_logprobs is incremental"),

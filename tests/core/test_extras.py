@@ -11,9 +11,9 @@ from ssefold import Accumulator, ProtocolError
 from ssefold.fold.extras import Extra, ExtraStep, plan_extras
 from ssefold.fold.lanes import CUMULATIVE, INCREMENTAL
 from tests.core.by_hand import fold
+from tests.core.fast.test_both_paths import same_as_long_way
 from tests.core.mutations import event
 from tests.core.test_errors import STOP, chunk, rowed
-from tests.core.fast.test_both_paths import same_as_long_way
 
 TOPS = "output_top_logprobs"
 
@@ -23,6 +23,7 @@ def plan(value: Any, known: Extra | None = None, *, total: int, **options: Any) 
     name = options.pop("name", TOPS)
     meta = {name: value, **options.pop("meta", {})}
     rest = {"rows_total": None, "terminal": False, "hint": "Look there", **options}
+    rest.setdefault("queue_abort", rest["terminal"])
     return plan_extras(meta, {} if known is None else {name: known}, total=total, **rest)
 
 

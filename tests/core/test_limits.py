@@ -237,7 +237,7 @@ def test_tokens_are_bounded_whichever_way_they_go(
     monkeypatch: pytest.MonkeyPatch, incremental: bool, interval: int
 ) -> None:
     assert limits.MAX_TOKENS == 16_777_216
-    for module in ("fold.plan", "fast.match"):
+    for module in ("fold.plan", "fast.values"):
         monkeypatch.setattr(f"ssefold.{module}.MAX_TOKENS", 61, raising=False)
     body = encode(finite(99), INCREMENTAL if incremental else CUMULATIVE, eager([interval_sends(99, interval)])).events
     for reads in (body, [b"".join(body)]):

@@ -18,18 +18,17 @@ from ssefold.fold.lanes import CUMULATIVE, INCREMENTAL, Lane, Place, place_count
         (3, 2, 3, False, Place(CUMULATIVE, 2)),
         (2, 2, 2, False, Place(CUMULATIVE, 2)),
         (1, 2, 3, False, Place(INCREMENTAL, 0)),
-        (0, 2, 2, False, Place(INCREMENTAL, 0)),
+        (0, 2, 2, False, Place(None, 0)),  # nothing is learned from an empty list
         # ahead of the counter: live lists, until the copy that ends the output
         (4, 2, 3, False, Place(CUMULATIVE, 2)),
         (2, 2, 1, False, Place(CUMULATIVE, 2)),
-        # deltas in front of an abort's snapshot: as many as are new, or fewer
+        # deltas in front of an abort's snapshot: as many as are new
         (5, 1, 3, True, Place(None, 3, 2)),
-        (4, 1, 3, True, Place(None, 2, 1)),
-        (3, 0, 2, True, Place(None, 1, 1)),
+        (4, 0, 2, True, Place(None, 2, 2)),
     ],
 )
 def test_places_by_a_counter(length: int, have: int, total: int, terminal: bool, place: Place) -> None:
-    assert place_counted("x", length, have, total, terminal=terminal, hint="h") == place
+    assert place_counted("x", length, have, total, terminal=terminal, queue_abort=terminal, hint="h") == place
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,14 @@ def test_places_by_a_counter(length: int, have: int, total: int, terminal: bool,
         (1, 2, 4, False),  # neither all nor what is new
         (2, 3, 1, False),  # ahead of the counter, and not all
         (6, 1, 3, True),  # more in front of a snapshot than can be new
+        (4, 1, 3, True),  # fewer than are new: one was lost
         (4, 3, 2, True),  # more known than the counter says
         (4, 3, 3, True),  # nothing is new, so nothing can be in front
     ],
 )
 def test_what_has_no_place_by_its_counter(length: int, have: int, total: int, terminal: bool) -> None:
     with pytest.raises(ProtocolError) as caught:
-        place_counted("some.list", length, have, total, terminal=terminal, hint="Look there")
+        place_counted("some.list", length, have, total, terminal=terminal, queue_abort=terminal, hint="Look there")
     said = str(caught.value)
     assert said.startswith(f"some.list has {length} entries, {have} were known and the counter says {total} in all")
     assert f"cumulative (it would have {total}) nor incremental (it would have {total - have})" in said

@@ -22,8 +22,8 @@ from ssefold.transports.testing import (
 )
 from tests.core.by_hand import cut, each_byte, fold
 from tests.core.corpus import finite, plain
-from tests.core.mutations import event, payload_of
 from tests.core.fast.test_both_paths import same_as_long_way
+from tests.core.mutations import event, payload_of
 
 EVENTS = encode(
     Script(

@@ -27,9 +27,9 @@ from ssefold import (
 )
 from ssefold.transports.testing import Body
 from tests.core.by_hand import Sample, shown
+from tests.core.fast.test_both_paths import SETTLED
 from tests.core.follow import agrees
 from tests.core.mutations import event, some_cases
-from tests.core.fast.test_both_paths import SETTLED
 
 
 class Decoding(RuleBasedStateMachine):

@@ -1,0 +1,122 @@
+"""Parse what is new in a payload's slots, check that it adds up, and commit it.
+
+Ids and rows must be as many as each other and say the same ids, other token-aligned lists must be as long as the tokens,
+and each counter must be the total.  Only in a batch may cumulative lists have run ahead of their counters.  Token ids
+and rows are read by the same functions as on the full path, and committed by the same.  Knows nothing of how the slots
+were found; but white space that would end a line on the wire is left to the full path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..fold import (
+    MAX_DEPTH,
+    OutputState,
+    grow,
+    json_backend,
+    parse_ids,
+    parse_json,
+    parse_rows,
+    plain_columns,
+)
+from ..limits import MAX_TOKENS
+from ..update import Update
+from ..views import none_for_nan
+from .template import Template
+
+
+def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
+    """For a template of chunks of one plain row: its pattern says already what the row is."""
+    have = len(state.token_ids)
+    count = b"%d" % (have + 1)
+    for place in template.counts:
+        if new[place] != count:
+            return None
+    number, token_id = new[template.rows or 0][1:-6].split(b",")
+    if (
+        (template.ids is not None and new[template.ids] != token_id)
+        or len(state.logprobs) != have
+        or have >= MAX_TOKENS
+    ):
+        return None
+    text: str | None = None
+    if template.text is not None:
+        raw = new[template.text]
+        try:
+            text = json_backend()(b'"%s"' % raw) if b"\\" in raw else raw.decode()
+        except ValueError:
+            return None
+    return grow(state, (int(token_id),), (float(number),), None, text, have + 1, (template, new))
+
+
+def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
+    """Parse what is new, check it, and change the state; or change nothing."""
+    have = len(state.token_ids)
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float | None, ...] = ()
+    texts: list[str | None] | None = None
+    text: str | None = None
+    lists: list[tuple[list[Any], list[Any]]] = []
+    loads = json_backend()
+    try:
+        if template.text is not None:
+            raw = new[template.text]
+            text = loads(b'"%s"' % raw) if b"\\" in raw else raw.decode()
+        if template.rows is not None:
+            raw = new[template.rows]
+            if b"\n" in raw or b"\r" in raw or len(state.logprobs) != have:
+                return None
+            rows = loads(b"[%s]" % raw)
+            plain = plain_columns(rows)
+            if plain is not None:
+                ids, logprobs = plain
+            elif rows:
+                parsed = parse_rows(rows, have)
+                ids, logprobs, texts = tuple(parsed.ids), tuple(none_for_nan(parsed.logprobs)), parsed.texts
+                if parsed.width != state.row_width:
+                    return None
+        if template.ids is not None:
+            said = loads(b"[%s]" % new[template.ids])
+            if template.rows is None:
+                ids = tuple(parse_ids(said))
+            elif said != list(ids):
+                return None
+        total = have + len(ids)
+        for place in template.lists:
+            if b"\n" in new[place] or b"\r" in new[place]:
+                return None
+            items = state.extras[template.slots[place].name].items or []
+            entries = parse_json(b"[%s]" % new[place], MAX_DEPTH - 2)
+            if len(items) + len(entries) != total:
+                return None
+            lists.append((items, entries))
+    except (ValueError, RecursionError):
+        return None
+    count = total
+    wanted = b"%d" % total
+    for place in template.counts:
+        if new[place] != wanted:
+            number = int(new[place])
+            if not _may_lag(template, state, place, number, total):
+                return None
+            if place == template.completion:
+                count = number
+    if total > MAX_TOKENS:
+        return None
+    for items, entries in lists:
+        items.extend(entries)
+    return grow(state, ids, logprobs, texts, text, count, (template, new))
+
+
+def _may_lag(template: Template, state: OutputState, place: int, count: int, total: int) -> bool:
+    """Whether a counter may be less than the total: lists of a batch run ahead.  Or there is nothing to count."""
+    slots = template.slots
+    name = slots[place].name
+    token_slots = [place for place in (template.ids, template.rows) if place is not None]
+    if name == "completion_tokens" and count < (state.count or 0):
+        return False
+    if not token_slots:
+        return name == "completion_tokens"
+    return template.is_indexed and count < total and all(slots[place].grows for place in token_slots)
