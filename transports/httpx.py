@@ -164,7 +164,7 @@ class _Exchange:
         return _raw(response, "aiter_raw", "aiter_bytes")
 
     def read(self) -> Awaitable[bytes]:
-        return anext(self._chunks, b"")
+        return anext(self._chunks, b"")  # no coroutine around it: each read would pay for that
 
     def hurry(self, seconds: float) -> None:
         pass  # the stream ends a read that takes too long
@@ -274,7 +274,7 @@ class _SyncExchange(_Exchange):
     def _chunks_of(self, response: Any) -> Any:
         return _raw(response, "iter_raw", "iter_bytes")
 
-    async def read(self) -> bytes:  # type: ignore[override]
+    async def read(self) -> bytes:
         return cast("bytes", next(self._chunks, b""))
 
     def hurry(self, seconds: float) -> None:

@@ -48,11 +48,11 @@ def _tokens(scale: Scale) -> Section:
     bars: list[Bar] = []
     streams, period = min(_STREAMS, scale.load.streams), min(_PERIOD, scale.load.period)
     for tokens in _LENGTHS:
-        load = Load(streams, min(tokens, 8 * scale.load.tokens), 1, period, scale.main_rounds)
+        load = Load(streams, min(tokens, 8 * scale.load.tokens), 1, period, scale.load.rounds)
         with served(load) as url:
             for mode in MODES:
                 wanted = [client for client in CLIENTS if (mode, tokens, client) in _BARS]
-                contenders = {name: one for client in wanted for name, one in _side_by_side(client).items()}
+                contenders = {name: one for client in wanted for name, one in side_by_side(client).items()}
                 best = {
                     name: min(cpu for cpu, _ in run) for name, run in _race(contenders, f"{url}/{mode}", load).items()
                 }
@@ -279,7 +279,7 @@ def _by_hand(client: str) -> str:
     return f"{client if client in _BY_HAND else 'httpx'}, by hand"
 
 
-def _side_by_side(client: str) -> dict[str, Contender]:
+def side_by_side(client: str) -> dict[str, Contender]:
     found: dict[str, Contender] = {f"{client}, ours": CLIENTS[client][1]}
     by_hand = _BY_HAND.get(client)
     if by_hand is not None:
@@ -393,6 +393,8 @@ def _serve(bodies: Mapping[str, Sequence[bytes]], period: float, told: Connectio
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             head = await reader.readuntil(b"\r\n\r\n")
+            # All of it: to close a connection that holds unread bytes is to reset it.
+            await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]))
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n"
                 b"transfer-encoding: chunked\r\n\r\n"

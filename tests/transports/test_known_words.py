@@ -230,17 +230,10 @@ def test_a_client_that_is_closed_amid_the_stream_cannot_be_told_and_says_so(stac
                 on_event=lambda name, data: heard.update({name: data}),
             ) as stream:
                 await stream.__anext__()
-                if stack.name == "aiohttp":
-                    session = client.session
-                    request, session._request = session._request, broken
-                elif stack.is_sync:
-                    request, client.client.stream = client.client.stream, broken_now
-                else:
-                    request, client.client.stream = client.client.stream, broken_now
-            if stack.name == "aiohttp":
-                session._request = request
-            else:
-                client.client.stream = request
+                owner, name = (client.session, "_request") if stack.name == "aiohttp" else (client.client, "stream")
+                whole = getattr(owner, name)
+                setattr(owner, name, broken if stack.name == "aiohttp" else broken_now)
+            setattr(owner, name, whole)
             assert list(stream.outputs[0].token_ids) == [1, 2]
 
         stack.run(test)

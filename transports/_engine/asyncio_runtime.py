@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .runtime import OutOfTime
 
@@ -49,7 +49,7 @@ class AsyncioRuntime:
     async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """See :class:`.runtime.Runtime`."""
         if first is None and seconds is None:
-            return await _driven(work(), None)
+            return cast("T", await _driven(work(), None))
         task = asyncio.ensure_future(_driven(work(), None))
         in_time = False
         try:
@@ -67,7 +67,7 @@ class AsyncioRuntime:
                         task.exception()  # looked at: something else goes on
         if not in_time:
             raise OutOfTime
-        return task.result()
+        return cast("T", task.result())
 
     async def run_all(self, works: Sequence[Work[None]]) -> None:
         """See :class:`.runtime.Runtime`."""
@@ -101,7 +101,7 @@ class AsyncioRuntime:
 
 
 @coroutine
-def _driven(work: Coroutine[Any, Any, T], keep: Callable[[T], object] | None) -> Generator[Any, Any, T]:
+def _driven(work: Any, keep: Callable[[Any], object] | None) -> Generator[Any, Any, Any]:
     """``await work``, but for a task's cancellation: see :func:`_cleaned_up`."""
     send = work.send
     try:
@@ -111,23 +111,21 @@ def _driven(work: Coroutine[Any, Any, T], keep: Callable[[T], object] | None) ->
                 yield waits_for
             except BaseException as error:  # noqa: BLE001, PERF203  # what the future ended with, too
                 if _is_native(error):
-                    cancelled = error
-                    break
+                    return (yield from _cleaned_up(work, waits_for, error, keep))
                 waits_for = work.throw(error)
             else:
                 waits_for = send(None)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    return (yield from _cleaned_up(work, waits_for, cancelled, keep))
+        return done.value
 
 
 @coroutine
 def _watched(
-    work: Coroutine[Any, Any, T],
-    keep: Callable[[T], object] | None,
+    work: Any,
+    keep: Callable[[Any], object] | None,
     first: Work[object] | None,
     seconds: float | None,
-) -> Generator[Any, Any, T]:
+) -> Generator[Any, Any, Any]:
     """The same for work that is left alone while ``first`` runs, and that may take so many seconds."""
     loop = asyncio.get_running_loop()
     expired = loop.create_future()
@@ -155,7 +153,7 @@ def _watched(
                 break
             waits_for = work.send(None) if waits_for is not None and waits_for.done() else work.throw(ended)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+        return done.value
     finally:
         if timer is not None:
             timer.cancel()
@@ -163,7 +161,7 @@ def _watched(
 
 
 def _cleaned_up(
-    work: Coroutine[Any, Any, T], waits_for: Any, error: BaseException, keep: Callable[[T], object] | None
+    work: Any, waits_for: Any, error: BaseException, keep: Callable[[Any], object] | None
 ) -> Generator[Any, Any, Any]:
     """Cancel work that waits for ``waits_for``, once, see it to its end, and raise ``error``.
 

@@ -6,7 +6,7 @@ raises, and ``judge`` says what that means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Exchange(Protocol):
         """Send the request and read the response's head."""
         ...
 
-    async def read(self) -> bytes:
+    def read(self) -> Awaitable[bytes]:
         """The next bytes of the body, as many as there are; ``b""`` at its end."""
         ...
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +123,13 @@ class Folding:
         strays = expected is not None and max(self.outputs, default=0) >= expected
         if strays:
             # Nothing counts after the first of them, unless what was asked for is complete without it.
-            pick = filter if self.complete else takewhile
-            self.waiting = deque(pick(lambda update: update.index < expected, self.waiting))
+            asked_for: list[Update] = []
+            for update in self.waiting:
+                if update.index < (expected or 0):
+                    asked_for.append(update)
+                elif not self.complete:
+                    break
+            self.waiting = deque(asked_for)
         if self.complete:
             return
         if failure is not None:

@@ -7,12 +7,12 @@ reaches a task at whatever it waits for, also a second time, in the middle of th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
-Work = Callable[[], Coroutine[Any, Any, T]]
-"""Something to be done; what it returns can be driven step by step, as a coroutine can."""
+Work = Callable[[], Awaitable[T]]
+"""Something to be done; what it returns has a coroutine's ``send`` and ``throw``."""
 
 
 class OutOfTime(Exception):  # noqa: N818  # no failure; and clients raise errors of that name

@@ -129,20 +129,19 @@ class GenerateStream(UpdateStream):
         exchange = self._client.exchange(self._options.idle_timeout)
         self._use(exchange)
         self._may_run = True
-        failure = None
         try:
-            head = await self._runtime.guarded(
+            head: Head | TransportError = await self._runtime.guarded(
                 lambda: exchange.open(self._request),
                 first=self._before_cancelling,
                 seconds=self._options.idle_timeout,
             )
         except OutOfTime as error:
-            failure = idle(self._place, self._options.idle_timeout, error)
+            head = idle(self._place, self._options.idle_timeout, error)
         except Exception as error:  # noqa: BLE001  # whatever a client raises
-            failure = self._error_of(error, began=False)
-            self._may_run = not failure.retryable
-        if failure is not None:
-            raise failure  # here, so that the client's exception is no context of it
+            head = self._error_of(error, began=False)
+            self._may_run = not head.retryable
+        if isinstance(head, TransportError):
+            raise head  # here, so that the client's exception is no context of it
         self._folding.emit("response", status=head.status, attempt=self._folding.metrics.attempts)
         await self._check(exchange, head)
 
