@@ -52,6 +52,8 @@ def _tokens(scale: Scale) -> Section:
         with served(load) as url:
             for mode in MODES:
                 wanted = [client for client in CLIENTS if (mode, tokens, client) in _BARS]
+                if not wanted:
+                    continue
                 contenders = {name: one for client in wanted for name, one in side_by_side(client).items()}
                 best = {
                     name: min(cpu for cpu, _ in run) for name, run in _race(contenders, f"{url}/{mode}", load).items()

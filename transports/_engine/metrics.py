@@ -19,11 +19,10 @@ class StreamMetrics:
         output's first; 0.0 for updates of one read.
     :ivar parse_time: spent on parsing and folding.
     :ivar attempts: requests made.
-    :ivar elapsed: from the request's start to the last byte.
     """
 
     __slots__ = (
-        "_known", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times", "parse_time", "tokens",
+        "_known", "_last", "_started", "attempts", "bytes", "events", "inter_token_times", "parse_time", "tokens",
         "ttft",
     )  # fmt: skip
 
@@ -35,8 +34,8 @@ class StreamMetrics:
         self.inter_token_times: array[float] = array("d")
         self.parse_time: float = 0.0
         self.attempts: int = 0
-        self.elapsed: float = 0.0
         self._started: float | None = None
+        self._last: float | None = None
         self._known: dict[int, list[float]] = {}
 
     def request_started(self, now: float) -> None:
@@ -45,13 +44,19 @@ class StreamMetrics:
         if self._started is None:
             self._started = now
 
+    @property
+    def elapsed(self) -> float:
+        """From the request's start to the last byte."""
+        last = self._last
+        return 0.0 if last is None else last - (last if self._started is None else self._started)
+
     def received(self, size: int, updates: Sequence[Update], now: float, parse_time: float) -> None:
         """A read brought these updates."""
         self.bytes += size
         self.parse_time += parse_time
-        self.elapsed = elapsed = now - (now if self._started is None else self._started)
+        self.events += len(updates)
+        self._last = now
         for update in updates:
-            self.events += 1
             known = self._known.get(update.index)
             if known is None:
                 known = self._known[update.index] = [0, 0.0]
@@ -64,7 +69,7 @@ class StreamMetrics:
                 if end:
                     self.inter_token_times.append(now - last)
                 elif self.ttft is None:
-                    self.ttft = elapsed
+                    self.ttft = self.elapsed
 
     def __repr__(self) -> str:
         ttft = "None" if self.ttft is None else f"{self.ttft:.4f}"

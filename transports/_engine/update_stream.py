@@ -125,9 +125,12 @@ class UpdateStream:
             await self._read_to_end()
             return
         self._reading = True
-        self._kept = False
         try:
-            self._received(await self._next())
+            data = await self._next()
+            if data and self._undo is None:
+                folding.received(data)
+            else:
+                self._received(data)
             if self._may_be_shed:
                 await self._look_at_shed()
         except OutOfTime as error:
@@ -137,24 +140,24 @@ class UpdateStream:
         except BaseException:
             if self._open_exchange.fragile and not self._kept:
                 self._next = self._closed_by_client
+            self._kept = False
             raise
         finally:
-            self._has_read()
+            self._reading = False
+            if self._read_waiters:
+                self._has_read()
 
     def _has_read(self) -> None:
         self._reading = False
-        if self._read_waiters:
-            waiters, self._read_waiters = self._read_waiters, []
-            for waiter in waiters:
-                waiter.set()
+        waiters, self._read_waiters = self._read_waiters, []
+        for waiter in waiters:
+            waiter.set()
 
     def _received(self, data: bytes) -> None:
         if not data:
             self._folding.end()
-        elif self._undo is None:
-            self._folding.received(data)
         else:
-            self._folding.received(self._undo(data))
+            self._folding.received(data if self._undo is None else self._undo(data))
 
     def _keep(self, data: bytes) -> None:
         """What was read by a read that was cancelled."""
