@@ -48,7 +48,8 @@ class AsyncioRuntime:
 
     async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """See :class:`.runtime.Runtime`."""
-        if first is None and seconds is None:
+        # Before Python 3.11 anyio may take a task's cancellation for a scope's; there are scopes in connecting.
+        if first is None and seconds is None and sys.version_info >= (3, 11):
             return cast("T", await _driven(work(), None))
         task = asyncio.ensure_future(_driven(work(), None))
         in_time = False
@@ -186,7 +187,7 @@ def _cleaned_up(
             if waits_for is None or waits_for.done():
                 waits_for = work.send(None)
     except StopIteration as done:
-        if told and again is None and not isinstance(error, OutOfTime):
+        if told and again is None and not isinstance(error, OutOfTime) and not _is_cancelled():
             return done.value
         if keep is not None:
             keep(done.value)
@@ -206,6 +207,10 @@ def _is_native(error: BaseException) -> bool:
     """
     if not isinstance(error, asyncio.CancelledError) or (error.args and str(error.args[0]).startswith("Cancelled ")):
         return False
+    return _is_cancelled()
+
+
+def _is_cancelled() -> bool:
     count = getattr(asyncio.current_task(), "cancelling", None)  # Python 3.11
     return count is None or count() > 0
 
