@@ -126,7 +126,11 @@ class GenerateDecoder:
         end = data.find(b"\n\n") + 2
         if end < 2:
             return data
-        self._parse(data[:end], updates)
+        try:
+            self._parse(data[:end], updates)
+        except StreamError:
+            self._look_for_done(data[end:])
+            raise
         return data[end:]
 
     def _parse(self, data: bytes | bytearray | memoryview, updates: list[Update]) -> None:
