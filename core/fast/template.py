@@ -2,8 +2,8 @@
 
 Learned from one payload that was parsed and folded, and from the lanes that the output was found to have.  A slot is
 the content of a JSON string, array or number; its lane says whether it *grows* (begins with what the last payload had
-there) or is new each time.  Whatever else changes from payload to payload (a time stamp, a count) becomes a slot of its own
-once it was seen to change.
+there) or is new each time.  Whatever else changes from payload to payload (a time stamp, a count) becomes a slot of its
+own once it was seen to change.
 
 A payload is of this form if it is ``piece slot piece slot ... piece`` to the last byte, and the content of each slot is
 by itself valid JSON content of the slot's type.  The pieces were parsed when they were learned, so such a payload is
