@@ -1,7 +1,7 @@
 """Every Python block of the README and of docs/ runs, every link leads somewhere, every public name is described.
 
 The blocks of one file run in order, in one namespace, in a fresh interpreter that sits in an empty folder; a failure
-names the file and its own line.  A block that can not run here says why before it: ``<!-- skip: reason -->``.
+names the file and its own line.  A block that cannot run here says why before it: ``<!-- skip: reason -->``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Block:
     language: str
     code: str
     line: int  # of its first line of code, from 1
-    skip: str = ""  # the reason, if it can not run
+    skip: str = ""  # the reason, if it cannot run
 
 
 def blocks_of(text: str) -> list[Block]:

@@ -1,4 +1,4 @@
-"""A loopback server with a thread and an event loop of its own, which leaves nothing behind when it is stopped."""
+"""A loopback server with its own thread and event loop; stopping it closes everything that it opened."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class LoopbackServer:
                 connection.reset()  # the server stops
             except ClosedError:
                 pass  # the client's right
-            except Exception as error:  # noqa: BLE001  # raised by `stop`, where somebody sees it
+            except Exception as error:  # noqa: BLE001  # raised by `stop`, where the caller sees it
                 self._errors.append(error)
             finally:
                 await connection.close()
