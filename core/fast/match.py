@@ -37,8 +37,8 @@ class Matcher:
         "_version",
         "_waiting",
         "is_at_end",
-        "template",
         "tail",
+        "template",
     )
 
     def __init__(self, state: OutputState) -> None:

@@ -8,7 +8,6 @@ were found; but white space that would end a line on the wire is left to the ful
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..fold import (
@@ -35,11 +34,7 @@ def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> 
         if new[place] != count:
             return None
     number, token_id = new[template.rows or 0][1:-6].split(b",")
-    if (
-        (template.ids is not None and new[template.ids] != token_id)
-        or state.count != have
-        or have >= MAX_TOKENS
-    ):
+    if (template.ids is not None and new[template.ids] != token_id) or state.count != have or have >= MAX_TOKENS:
         return None
     text: str | None = None
     if template.text is not None:

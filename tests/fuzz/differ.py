@@ -136,8 +136,14 @@ def main(arguments: list[str]) -> int:
         streams, edits, cuts = streams + 1, edits + more, cuts + folded
         if time.monotonic() - told > 60:
             told = time.monotonic()
-            print(f"{streams} streams, {edits} edits, {cuts} folds, {found} found, {time.process_time():.0f} s CPU", flush=True)
-    print(f"end: {streams} streams, {edits} edits, {cuts} folds, {found} found, {time.process_time():.0f} s CPU", flush=True)
+            print(
+                f"{streams} streams, {edits} edits, {cuts} folds, {found} found, {time.process_time():.0f} s CPU",
+                flush=True,
+            )
+    print(
+        f"end: {streams} streams, {edits} edits, {cuts} folds, {found} found, {time.process_time():.0f} s CPU",
+        flush=True,
+    )
     return int(found > 0)
 
 

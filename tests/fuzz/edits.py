@@ -73,7 +73,7 @@ def _place(chance: random.Random, event: bytes) -> int:
     """Anywhere; or just after something that has a meaning."""
     if chance.random() < 0.4:
         return chance.randrange(len(event) + 1)
-    mark = chance.choice((b",", b":", b"[", b"]", b'"', b"}", b"null", b'"text":"', b'"output_ids":[', b"logprobs\":["))
+    mark = chance.choice((b",", b":", b"[", b"]", b'"', b"}", b"null", b'"text":"', b'"output_ids":[', b'logprobs":['))
     found = [one.end() for one in re.finditer(re.escape(mark), event)]
     return chance.choice(found) - (chance.random() < 0.2) if found else chance.randrange(len(event) + 1)
 
@@ -126,7 +126,9 @@ def _field(chance: random.Random, event: bytes) -> bytes:
     if type(payload) is not dict:
         return event
     _FIELDS[chance.randrange(len(_FIELDS))](chance, *_holder(chance, payload))
-    form: dict[str, Any] = {} if chance.random() < 0.1 else {"separators": (",", ":"), "ensure_ascii": chance.random() < 0.1}
+    form: dict[str, Any] = (
+        {} if chance.random() < 0.1 else {"separators": (",", ":"), "ensure_ascii": chance.random() < 0.1}
+    )
     return json.dumps(payload, **form).encode("utf-8", "surrogatepass")
 
 
@@ -158,7 +160,11 @@ def _near(chance: random.Random, holder: Any, key: Any) -> None:
         holder[key] = value + chance.choice((-1, 1, 2, 0.5))
     elif type(value) is str:
         cut = chance.randint(0, len(value))
-        holder[key] = value[:cut] + chance.choice(("", "a", "\\", '"', "\u2028", "\U0001f600", "é")) + value[cut + chance.randint(0, 1) :]
+        holder[key] = (
+            value[:cut]
+            + chance.choice(("", "a", "\\", '"', "\u2028", "\U0001f600", "é"))
+            + value[cut + chance.randint(0, 1) :]
+        )
     elif type(value) is list and value:
         holder[key] = chance.choice((value[:-1], value[1:], value + value[-1:], value[::-1], [], value * 2))
     else:
