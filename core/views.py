@@ -278,6 +278,7 @@ thaw = copy_json
 
 
 def none_for_nan(values: array[float]) -> list[float | None]:
+    """The numbers as a list, None where there is none."""
     listed: list[float | None] = values.tolist()  # type: ignore[assignment]
     # A sum is NaN when any term is, and takes 0.4 of the time of asking each: almost no logprob is null.
     if isnan(sum(values)):

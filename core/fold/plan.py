@@ -23,21 +23,20 @@ Facts: SGLang ``managers/tokenizer_manager.py::_handle_abort_req`` (queue aborts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..errors import ProtocolError, ReplayError
+from ..errors import ProtocolError
 from ..limits import MAX_TOKENS
-from ..replay.arrays import ReplayArray, TopPReplay, decode_int32
+from ..replay.arrays import ReplayArray, TopPReplay
 from .chunk import Chunk
 from .extras import ExtraStep, plan_extras
 from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together
+from .replays import plan_top_p, replay_array
 from .request import check_request
 from .state import OutputState
 from .text import TextStep
 from .tokens import ROWS, TokenStep, plan_tokens
 
-_TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 _EXTRAS_HINT = "The server sent an incomplete list (a slow reader on an old version?), or a gateway changed it"
 
 
@@ -71,7 +70,15 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
                 known = state.text
                 return _without_tokens(known.plan_abort(chunk.text, False) if chunk.text else known.plan_nothing())
     queue_abort = finish is not None and _is_queue_abort(state, chunk)
-    tokens = plan_tokens(state, chunk, queue_abort=queue_abort)
+    try:
+        tokens = plan_tokens(state, chunk, queue_abort=queue_abort)
+    except ProtocolError as error:
+        if finish is not None and finish.type == "abort" and not queue_abort and len(chunk.rows or ()) > 1:
+            raise ProtocolError(
+                f"{error} The chunk is an abort with meta_info.prompt_tokens: an abort that repeats everything is known "
+                "by having none (SGLang's _handle_abort_req). Does a gateway add it?"
+            ) from error
+        raise
     total = len(state.token_ids) + len(tokens.ids)
     if total > MAX_TOKENS:
         raise ProtocolError(
@@ -94,7 +101,7 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
         queue_abort=queue_abort,
         hint=_EXTRAS_HINT,
     )
-    top_p, whole = _plan_top_p(state, chunk.meta, len(tokens.ids), total)
+    top_p, whole = plan_top_p(state, chunk.meta, len(tokens.ids), total)
     return Plan(
         tokens,
         text,
@@ -102,8 +109,8 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
         extras,
         top_p,
         whole,
-        _replay_array(chunk.meta, "routed_experts"),
-        _replay_array(chunk.meta, "indexer_topk"),
+        replay_array(chunk.meta, "routed_experts"),
+        replay_array(chunk.meta, "indexer_topk"),
     )
 
 
@@ -295,35 +302,3 @@ def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
             f"{'with' if other == INCREMENTAL else 'without'} --incremental-streaming-output. Set mode={other!r} or "
             "mode='auto', or change the server's flag (slime: --sglang-incremental-streaming-output)"
         )
-
-
-def _plan_top_p(state: OutputState, meta: Mapping[str, Any], new: int, total: int) -> tuple[TopPReplay | None, bool]:
-    for ids_key, offsets_key in _TOP_P_KEYS:
-        ids, offsets = meta.get(ids_key), meta.get(offsets_key)
-        if ids is None and offsets is None:
-            continue
-        if ids is None or offsets is None:
-            missing, present = (ids_key, offsets_key) if ids is None else (offsets_key, ids_key)
-            raise ReplayError(f"meta_info.{missing} is missing although meta_info.{present} came: both belong together")
-        replay = TopPReplay(
-            decode_int32(ids, field=f"meta_info.{ids_key}"), decode_int32(offsets, field=f"meta_info.{offsets_key}")
-        )
-        rows = len(replay)
-        if rows == new and state.top_p.rows + new == total:
-            state.top_p.check(replay)
-            return replay, False
-        if rows == total:
-            return replay, True
-        raise ReplayError(
-            f"meta_info.{offsets_key} has {rows + 1} entries: it must describe either this chunk's {new} new tokens "
-            f"({new + 1} entries) or the whole call ({total + 1}). A prefill/decode hand-over can lose rows: such a "
-            "sample cannot be replayed"
-        )
-    return None, False
-
-
-def _replay_array(meta: Mapping[str, Any], name: str) -> ReplayArray | None:
-    value = meta.get(name)
-    if value is None:
-        return None
-    return ReplayArray(decode_int32(value, field=f"meta_info.{name}"), field=name)

@@ -10,12 +10,9 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 PROMPT = [1, 2]
 
 #: The core's part of issue 11 and of issue 13; to be taken off when it is there.
-needs_core = pytest.mark.xfail(strict=True, reason="needs a rule of the core that is being written")
 
 
 def b64(numbers: Iterable[int]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from ssefold import ProtocolError
 from ssefold.adapters.slime import SGLangStreamAccumulator
 
-from ..fakes import STOP, b64, chunk, lines_response, needs_core, pairs_of, stream_of
+from ..fakes import STOP, b64, chunk, lines_response, pairs_of, stream_of
 from .runs import Run
 
 
@@ -98,7 +98,6 @@ def test_the_accumulator_does_not_take_them_either(rows: Any, mode: Any) -> None
         SGLangStreamAccumulator(mode).add(uncounted(rows))
 
 
-@needs_core
 def test_a_terminal_chunk_without_text(slime: Any) -> None:
     """slime decodes what a chunk without text brings, also where the chunk says everything anew."""
     rows = {"top_p_token_ids": b64([60, 61]), "top_p_token_offsets": b64([0, 1, 2])}

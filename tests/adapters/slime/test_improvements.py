@@ -14,7 +14,7 @@ import pytest
 from ssefold import PayloadError, ProtocolError, ReplayError, ServerError
 from ssefold.adapters.slime import SGLangStreamAccumulator
 
-from ..fakes import STOP, b64, bytes_response, chunk, lines_response, needs_core, pairs_of, stream_of
+from ..fakes import STOP, b64, bytes_response, chunk, lines_response, pairs_of, stream_of
 from .runs import ABSENT, Run, state_of
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
@@ -330,7 +330,6 @@ def test_text_that_says_nan_is_text(slime: Any) -> None:
     assert Run(slime, bytes_response([b'data: {"NaN\n\n', *chunks]))(slime.Sample(prompt="p")).response == "NaN"
 
 
-@needs_core
 def test_an_abort_snapshot_that_has_prompt_tokens_names_the_cause(slime: Any) -> None:
     """SGLang sends an abort that says everything once more without ``prompt_tokens``, by which it is known."""
     abort = {"type": "abort", "message": "Abort in waiting queue"}
@@ -343,7 +342,7 @@ def test_an_abort_snapshot_that_has_prompt_tokens_names_the_cause(slime: Any) ->
     assert sample.tokens == [1, 2, 11, 12, 13]
 
 
-@pytest.mark.parametrize("size", [pytest.param(6, marks=needs_core), 8])
+@pytest.mark.parametrize("size", [6, 8])
 def test_routed_experts_of_one_byte(slime: Any, size: int) -> None:
     """Newer servers say ``routed_experts_dtype``; the array is the sample's own to decode."""
     experts = base64.b64encode(bytes(range(size))).decode()
