@@ -1,9 +1,9 @@
 """The form that the payloads of one output have: fixed pieces, and between them slots for what changes.
 
-Learned from one payload that was parsed and folded, and from the lanes that the output was found to have.  A slot is the
-content of a JSON string, array or number; its lane says whether it *grows* (begins with what the last payload had there)
-or is new each time.  Whatever else changes from payload to payload (a time stamp, a count) becomes a slot of its own
-once it was seen to change.
+Learned from one payload that was parsed and folded, and from the lanes that the output was found to have.  A slot is
+the content of a JSON string, array or number; its lane says whether it *grows* (begins with what the last payload had
+there) or is new each time.  Whatever else changes from payload to payload (a time stamp, a count) becomes a slot of its
+own once it was seen to change.
 
 A payload is of this form if it is ``piece slot piece slot ... piece`` to the last byte, and the content of each slot is
 by itself valid JSON content of the slot's type.  The pieces were parsed when they were learned, so such a payload is
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from ..fold import CUMULATIVE, READ_KEYS, OutputState, parse_payload
@@ -96,7 +97,7 @@ class Template:
 
     def __init__(self, payload: bytes, placed: Sequence[tuple[Slot, Span]], *, is_indexed: bool) -> None:
         edges = [0, *(edge for _, span in placed for edge in (span.start, span.end)), len(payload)]
-        cut = [payload[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        cut = [payload[start:end] for start, end in pairwise(edges)]
         self.pieces = pieces = tuple(cut[::2])
         self.slots = slots = [slot for slot, _ in placed]
         self.growing = [(slot, span) for slot, span in placed if slot.grows]

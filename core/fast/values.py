@@ -1,9 +1,9 @@
 """Parse what is new in a payload's slots, check that it adds up, and commit it.
 
-Ids and rows must be as many as each other and say the same ids, other token-aligned lists must be as long as the tokens,
-and each counter must be the total.  Only in a batch may cumulative lists have run ahead of their counters.  Token ids
-and rows are read by the same functions as on the full path, and committed by the same.  Knows nothing of how the slots
-were found; but white space that would end a line on the wire is left to the full path.
+Ids and rows must be as many as each other and say the same ids, other token-aligned lists must be as long as the
+tokens, and each counter must be the total.  Only in a batch may cumulative lists have run ahead of their counters.
+Token ids and rows are read by the same functions as on the full path, and committed by the same.  Knows nothing of how
+the slots were found; but white space that would end a line on the wire is left to the full path.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
     logprobs = state.logprobs[start:]
     if replace:
         start, ids, logprobs = 0, state.token_ids, state.logprobs
-        text_start, text = 0, (state.text.value() if state.text.seen else None)
+        text_start, text = 0, (state.text.value() if state.text.seen and not state.text.missing else None)
         meta = _whole(state, meta)
     return _new_update(
         Update,

@@ -3,6 +3,20 @@
 Here stand the rules that need more than one lane: chunks that end an output in an odd way, what the other lanes prove
 about the text, which combinations a server started in a given mode can send, and where replay arrays belong.
 
+Questions are asked in the order of how surely they can be answered, so that a sure answer is not spoiled by a guess:
+
+1. Is it of this request (``request.py``)?  An ``id`` says so by itself.
+2. Does it carry tokens at all?  A scored prompt, a rejected request and an empty abort do not, whatever they list.
+3. Is it an abort out of the waiting queue?  Only such a chunk lacks ``prompt_tokens``; it is a snapshot in every mode.
+4. If so, is it glued behind pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the
+   last one again.  Both are asked before "are these the last tokens", since equal tokens make that true of glued ids as
+   well; where the ids are also the whole list, the text is asked.
+5. Snapshot or delta?  By counters, for rows before ids before other lists: a list as long as its counter, or as what is
+   new.  An empty list answers nothing, and a lane that is known stays.
+6. Only then the oddities that a wrong list could imitate: the last id repeated, ids lost, prompt ids in front.
+7. What does this prove of the text, which proves nothing itself?  The prefix test comes last.
+8. Are the values those that are known, and do all counters hold?
+
 Facts: SGLang ``managers/tokenizer_manager.py::_handle_abort_req`` (queue aborts),
 ``managers/schedule_batch.py::set_finish_with_abort`` (validation aborts).
 """
@@ -169,13 +183,14 @@ def _check_delta(state: OutputState, chunk: Chunk, tokens: TokenStep, text: Text
     may have brought the tokens before (0.5.10 in a batch), so it is the counters that tell how many are new.
     """
     is_delta = tokens.rows_lane == INCREMENTAL or (text is not None and text.sure and text.lane == INCREMENTAL)
-    if not chunk.ids or not is_delta:
-        return
+    sent = len(chunk.ids or ())
+    if not is_delta or (not sent and (tokens.rows_lane == INCREMENTAL or not state.ids_sent)):
+        return  # rows that are deltas tell by themselves whether one is missing
     known = state.count or 0
     new = len(tokens.ids) if chunk.completion is None else chunk.completion - known
-    if len(chunk.ids) != new:
+    if sent != new:
         raise ProtocolError(
-            f"output_ids has {len(chunk.ids)} entries in a chunk of deltas, but {new} tokens are new "
+            f"output_ids has {sent} entries in a chunk of deltas, but {new} tokens are new "
             f"(meta_info.completion_tokens was {known} and is now {chunk.completion}): a chunk was lost or came "
             "twice on the way. Look at the gateways between"
         )
@@ -194,7 +209,7 @@ def _check_rows(state: OutputState, chunk: Chunk, tokens: TokenStep, total: int)
     if rows and rows < total:
         raise ProtocolError(
             f"meta_info.output_token_logprobs covers {rows} of {total} tokens at the end of the output: the last rows "
-            "did not come, so logprobs can not be aligned. Look for a gateway that drops meta_info"
+            "did not come, so logprobs cannot be aligned. Look for a gateway that drops meta_info"
         )
 
 
@@ -302,7 +317,7 @@ def _plan_top_p(state: OutputState, meta: Mapping[str, Any], new: int, total: in
         raise ReplayError(
             f"meta_info.{offsets_key} has {rows + 1} entries: it must describe either this chunk's {new} new tokens "
             f"({new + 1} entries) or the whole call ({total + 1}). A prefill/decode hand-over can lose rows: such a "
-            "sample can not be replayed"
+            "sample cannot be replayed"
         )
     return None, False
 
