@@ -23,9 +23,7 @@ from .errors import (
 from .fold.finish import FinishReason
 from .replay.arrays import ReplayArray, ReplayRows, TopPReplay
 from .snapshot import Snapshot
-from .sse.encode import encode_event
-from .sse.event import ServerSentEvent
-from .sse.parser import SSEParser
+from .sse import ServerSentEvent, SSEParser, encode_event
 from .update import Update
 
 __all__ = [

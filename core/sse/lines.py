@@ -1,4 +1,4 @@
-"""What a line of an event stream looks like, and how a read is cut without copying more than needed.
+"""What a line of an event stream looks like.
 
 It must not know the parser's state: these are constants and pure functions on bytes.
 """
@@ -14,9 +14,6 @@ LONGEST_NAME = 5
 UNDECIDED = frozenset(name[:n] for name in NAMES for n in range(1, len(name) + 1)) | {name + b":" for name in NAMES}
 """Starts of a line after which it is open which field it is, or whether a space after the colon is to go."""
 
-WORTH_A_VIEW = 4096
-"""From so many bytes on, a memoryview is cheaper than a copy."""
-
 
 def split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     """Field name of the line from ``pos`` to ``end``, and where its value starts.
@@ -31,15 +28,6 @@ def split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     if data[start : min(start + 1, end)] == b" ":
         start += 1
     return data[pos:colon], start
-
-
-def end_of(data: bytes, pos: int) -> bytes | memoryview:
-    """``data[pos:]``, without copying it where that pays.
-
-    A view keeps the whole read alive, so it must be the larger part of it.
-    """
-    size = len(data) - pos
-    return memoryview(data)[pos:] if size > WORTH_A_VIEW and size > pos else data[pos:]
 
 
 def as_bytes(data: object) -> bytes:
