@@ -21,7 +21,7 @@ from .errors import (
     StreamError,
 )
 from .fold.finish import FinishReason
-from .replay.arrays import ReplayArray, ReplayRows, TopPReplay
+from .replay import ReplayArray, ReplayRows, TopPReplay
 from .snapshot import Snapshot
 from .sse import ServerSentEvent, SSEParser, encode_event
 from .update import Update

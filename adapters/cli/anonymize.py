@@ -22,7 +22,7 @@ import click
 
 from ssefold import GenerateDecoder, PayloadError, StreamError
 from ssefold.fold.payload import parse_payload
-from ssefold.replay.arrays import decode_int32
+from ssefold.replay import decode_int32
 
 from .events import events_of
 from .fold import Reading, fold_recording

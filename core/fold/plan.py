@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ProtocolError, ReplayError
 from ..limits import MAX_TOKENS
-from ..replay.arrays import ReplayArray, TopPReplay, decode_int32
+from ..replay import ReplayArray, TopPReplay, decode_int32
 from .chunk import Chunk
 from .extras import ExtraStep, plan_extras
 from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together

@@ -66,8 +66,12 @@ class SSEParser:
         "_value",
     )
 
+    _after_cr: bool
+    _at_start: bool
     _field: bytes | None
+    _head: bytes
     _refusal: ValueError | None
+    _value: bytearray
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from ssefold import (
     Update,
 )
 from ssefold.adapters.rollout import Call, RolloutError, RolloutSample, WeightSpan
-from ssefold.codec.pack import pack
+from ssefold.codec import pack
 
 PROMPT = [7, 8, 9]
 STOP = FinishReason({"type": "stop", "matched": 2})
@@ -640,7 +640,7 @@ def test_altered_bytes_are_refused(at: int, junk: bytes) -> None:
     ],
 )
 def test_bytes_with_a_right_checksum_and_wrong_content(change: dict[str, Any]) -> None:
-    from ssefold.codec.pack import unpack
+    from ssefold.codec import unpack
 
     plain = unpack("rollout", full_sample().to_bytes())
     with pytest.raises(SnapshotError):

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from ..fold.lanes import Lane, Mode
+from .lanes import Lane, Mode
 
 _LANES = (None, *get_args(Lane))
 
@@ -41,7 +41,7 @@ def _check(value: Any, where: str, fields: Mapping[str, Callable[[Any], bool]]) 
         raise ValueError(f"{where} has other fields than it must: {sorted(value.keys() ^ fields.keys())}")
     for name, fits in fields.items():
         if not fits(value[name]):
-            raise TypeError(f"{where}: field {name} can not be a {type(value[name]).__name__} of that content")
+            raise TypeError(f"{where}: field {name} cannot be a {type(value[name]).__name__} of that content")
 
 
 def _is(*types: type) -> Callable[[Any], bool]:

@@ -1,7 +1,7 @@
 """A container for a state made of plain data: versioned, checksummed, and safe to read from anywhere.
 
 ``pickle`` would run what a stranger wrote; this reads nothing but data.  It holds what JSON holds, exactly (every int,
-NaN, -0.0, lone surrogates), and ``bytes``, arrays and int32 views, which lie behind the JSON as they are in memory.
+NaN, -0.0, lone surrogates), and ``bytes``, arrays and int32 views, which lie after the JSON as they are in memory.
 The same state always gives the same bytes.  This module does not know what a state means.
 
 ===================  ===================================================================================================
@@ -105,7 +105,7 @@ def _open(kind: str, whole: memoryview) -> tuple[memoryview, memoryview]:
     if len(whole) < _HEAD.size or bytes(whole[:8]) != _MAGIC:
         raise SnapshotError(f"not a snapshot: {len(whole)} bytes that do not start with {_MAGIC!r} and a header")
     _, version, name_size, tree_size, sections_size = _HEAD.unpack_from(whole)
-    # First of all, since everything behind it is the version's own.
+    # First of all, since everything after it is the version's own.
     if version != VERSION:
         raise SnapshotError(
             f"the snapshot is of format version {version}, this release reads version {VERSION}:"
@@ -143,7 +143,7 @@ class _Sections:
 
 
 def _lower(value: object, sections: list[memoryview], depth: int) -> Any:
-    """Turn a value into what JSON can say, and put aside what it can not."""
+    """Turn a value into what JSON can say, and put aside what it cannot."""
     if value is None or isinstance(value, (str, float)):
         return value
     if isinstance(value, int):
@@ -218,14 +218,10 @@ def _special(content: Any, sections: _Sections) -> Any:
             return int(digits, 16)
         case ["bytes", int(count)]:
             return sections.take(count, 1)
-        case ["q", int(count)]:
-            return array("q", _little_endian(sections.take(count, 8), 8))
-        case ["d", int(count)]:
-            return array("d", _little_endian(sections.take(count, 8), 8))
-        case ["i", int(count)]:
-            return array("i", _little_endian(sections.take(count, 4), 4))
-        case ["view", int(count)]:
-            return memoryview(_little_endian(sections.take(count, 4), 4)).cast("i")
+        case [("q" | "d" | "i" | "view") as code, int(count)]:
+            size = _ITEM_SIZES[code]
+            raw = _little_endian(sections.take(count, size), size)
+            return memoryview(raw).cast("i") if code == "view" else array(code, raw)
         case _:
             raise ValueError(f"{_NOT_JSON!r} stands before something unknown")
 
