@@ -6,13 +6,15 @@ and how it frames an event; knows nothing of what a template is.
 
 from __future__ import annotations
 
+import re
+
 from ..fold import OutputState
 from ..update import Update
 from .match import Matcher
 
 #: What follows the last colon of a payload that ends in its index.
 _LONGEST_TAIL = 24
-_BEGIN, _END = b"data: ", b"\n\n"
+_FRAME = len(b"data: \n\n")
 
 
 class FastPath:
@@ -22,13 +24,15 @@ class FastPath:
     """
 
     def __init__(self, max_event_size: int) -> None:
-        self._max_size = max_event_size + len(_BEGIN)
+        self._max_size = max_event_size + _FRAME
         self._matchers: dict[int, Matcher] = {}
         # With several outputs, by the bytes after a payload's last colon: b"3}".
         self._by_tail: dict[bytes, Matcher] = {}
         self._only: Matcher | None = None
         #: The matcher of the only output, once there is a template to compare its events with.
         self.ready: Matcher | None = None
+        # The parts of its template, with the frame that SGLang puts around a payload.
+        self._parts: list[re.Pattern[bytes]] = []
         # The reads in which the event has come that has not ended yet, and their bytes.
         self._reads: list[bytes | memoryview] = []
         self._kept = 0
@@ -45,24 +49,22 @@ class FastPath:
         begin, size = 0, len(data)
         while begin < size:
             if self._kept:
-                at = matcher.advance(data, 0)
-            elif data.startswith(_BEGIN, begin):
-                at = matcher.begin(data, begin + 6)
+                at = matcher.advance(data, 0, self._parts)
             else:
-                break
+                at = matcher.begin(data, begin, self._parts)
             if at == size and not matcher.is_at_end:
                 self._reads.append(memoryview(data)[begin:] if begin else data)
                 self._kept += size - begin
                 if self._kept <= self._max_size:
                     return b""
                 return self.release()
-            if at < 0 or not data.startswith(_END, at) or self._kept + at - begin > self._max_size:
+            if at < 0 or self._kept + at - begin > self._max_size:
                 break
             update = matcher.finish()
             if update is None:
                 break
             updates.append(update)
-            begin = at + 2
+            begin = at
             if self._kept:
                 self._reads = []
                 self._kept = 0
@@ -78,7 +80,10 @@ class FastPath:
     def fold(self, payload: bytes) -> Update | None:
         """What a payload adds to its output; None if the full path must say."""
         matcher = self._only or self._by_tail.get(payload[payload.rfind(b":") + 1 :])
-        if matcher is None or matcher.begin(payload, 0) != len(payload) or not matcher.is_at_end:
+        template = None if matcher is None else matcher.template
+        if matcher is None or template is None:
+            return None
+        if matcher.begin(payload, 0, template.parts) != len(payload) or not matcher.is_at_end:
             return None
         return matcher.finish()
 
@@ -98,8 +103,11 @@ class FastPath:
             self._by_tail.pop(matcher.tail, None)
             self._by_tail[tail] = matcher
             matcher.tail = tail
-        is_ready = matcher.learn(payload)
-        self.ready = self._only if is_ready else None
+        matcher.learn(payload)
+        template = matcher.template
+        self.ready = None if template is None else self._only
+        if self.ready is not None and template is not None:
+            self._parts = template.framed(b"data: ", b"\n\n")
 
     def forget(self, index: int) -> None:
         """The output has ended."""

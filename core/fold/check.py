@@ -1,4 +1,4 @@
-"""Is plain data the state of an output?  For bytes that a stranger may have written.
+"""Is plain data the state of an output?  For bytes from an untrusted source.
 
 A checksum says that bytes were not altered by accident; it does not say who wrote them.  So before a state is made of
 them, each field must have its type and the lengths must fit.  Knows the fields and nothing of folding.

@@ -139,7 +139,7 @@ def _from_buffer(buffer: memoryview, field: str, *, raw: bool) -> memoryview:
         raise ReplayError(f"{field} is a single number: expected an array of int32")
     if buffer.nbytes == 0 and code in _INTEGER_FORMATS:
         return _EMPTY
-    # Without a copy only where nobody can write: a read-only view may still have a writable owner.
+    # Without a copy only if the owner is immutable too: a read-only view may have a writable owner.
     owned = isinstance(buffer.obj, bytes) and buffer.c_contiguous
     if raw and code in ("B", "b", "c"):
         if owned and _LITTLE_ENDIAN and buffer.nbytes % 4 == 0:

@@ -26,6 +26,7 @@ from ..errors import EventTooLargeError
 from .buffer import EventBuffer
 from .event import ServerSentEvent, make_event, take_plain_events
 from .lines import BOM, CR, LF, LONGEST_NAME, NAMES, UNDECIDED, as_bytes, split_line
+from .stray import StrayLine
 
 MAX_RETRY_DIGITS = 640
 """Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
@@ -63,6 +64,7 @@ class SSEParser:
         "_on_comment",
         "_reconnection_time",
         "_refusal",
+        "_stray",
         "_value",
     )
 
@@ -88,6 +90,7 @@ class SSEParser:
         self._reconnection_time: int | None = None
         self._on_comment = on_comment
         self._buffer = EventBuffer(max_event_size)
+        self._stray = StrayLine()
         self.reset()
 
     @property
@@ -109,6 +112,16 @@ class SSEParser:
     def reconnection_time(self) -> int | None:
         """Milliseconds to wait before reconnecting, from the last valid ``retry`` line; None if there was none."""
         return self._reconnection_time
+
+    @property
+    def unfinished_data(self) -> bytes:
+        """The data lines so far of an event that has not ended."""
+        return self._buffer.data() or b""
+
+    @property
+    def stray(self) -> tuple[int, bytes] | None:
+        """The first line that no event stream has: see :class:`~ssefold.sse.stray.StrayLine`."""
+        return self._stray.found
 
     def reset(self) -> None:
         """Begin with a new stream, as after a reconnection, in whatever state; an unfinished event is dropped.
@@ -183,6 +196,7 @@ class SSEParser:
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
+        read = data
         if CR in data:
             self._after_cr = data[-1] == CR
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -206,38 +220,37 @@ class SSEParser:
                 if not buffer.fresh:
                     self._dispatch(events)
             else:
-                field, start = split_line(data, pos, end)
-                self._begin_value(field)
-                self._add(data[start:end])
+                self._begin_line(read, data, pos, end)
                 self._end_line()
             pos = end + 1
-        if pos < len(data):
-            self._begin_line(data, pos)
-
-    def _begin_line(self, data: bytes, pos: int) -> None:
-        """Keep what has to be kept of the line at ``pos``, which ``data`` does not end."""
         start = data[pos : pos + LONGEST_NAME + 2]
         if start in UNDECIDED or (start == b":" and self._on_comment is not None):
             self._head = start
-            return
-        field, start_of_value = split_line(data, pos, len(data))
-        self._begin_value(field)
-        self._add(data[start_of_value:])
+        elif start:
+            self._begin_line(read, data, pos, len(data))
 
-    def _begin_value(self, field: bytes) -> None:
+    def _begin_line(self, read: bytes, data: bytes, pos: int, end: int) -> None:
+        """Take what there is of the line from ``pos`` to ``end``; ``data`` is ``read`` with LF line ends."""
+        field, start = split_line(data, pos, end)
         if field == b"data":
             self._buffer.begin_data()
         elif field not in NAMES and (field or self._on_comment is None):
             # "Otherwise: the field is ignored."
-            field = _IGNORED
+            if field:
+                self._stray.begin(read, data, pos, is_open=end == len(data))
+            self._field = _IGNORED
+            return
         self._field = field
+        self._add(data[start:end])
 
     def _add(self, piece: bytes) -> None:
         """Take what has come of the value of the line."""
         field = self._field
         if field == b"data":
             self._buffer.add_data(piece)
-        elif field is not None and field != _IGNORED:
+        elif field == _IGNORED:
+            self._stray.add(piece)
+        elif field is not None:
             self._buffer.hold(field, len(piece))
             self._value += piece
 
@@ -245,7 +258,10 @@ class SSEParser:
         """Carry out the line, which is not blank; the data of a data line is in the buffer already."""
         field = self._field
         self._field = None
-        if field == b"data" or field == _IGNORED:
+        if field == b"data":
+            return
+        if field == _IGNORED:
+            self._stray.is_open = False
             return
         buffer = self._buffer
         value = bytes(self._value)

@@ -189,14 +189,14 @@ def _cut_out(draw: DrawFn, payload: bytes) -> bytes:
 
 
 def _insert(draw: DrawFn, payload: bytes) -> bytes:
-    part = draw(st.sampled_from(_PARTS))
+    part = draw(st.sampled_from(PARTS))
     at = draw(st.integers(0, len(payload)))
     return payload[:at] + part + payload[at:]
 
 
 def _insert_behind_comma(draw: DrawFn, payload: bytes) -> bytes:
     at = _place(draw, payload, b",")
-    part = draw(st.sampled_from(_PARTS))
+    part = draw(st.sampled_from(PARTS))
     return payload if at is None else payload[: at + 1] + part + payload[at + 1 :]
 
 
@@ -230,7 +230,7 @@ def _doubled_range(draw: DrawFn, payload: bytes) -> bytes:
     return payload[:end] + payload[start:end] + payload[end:]
 
 
-_PARTS = (
+PARTS = (
     b'"zz":1,', b'"text":"evil",', b'"output_ids":[9,9],', b'"output_ids":[],', b'"completion_tokens":1,',
     b'"index":0,',
     b'"error":null,', b'"error":"x",', b'"meta_info":{},', b'"meta_info":null,', b'{"output_token_logprobs":[', b"[",

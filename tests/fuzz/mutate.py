@@ -16,12 +16,12 @@ from ssefold import SSEParser
 
 _DATA = Path(__file__).parents[1] / "data"
 _LARGEST = 40_000
-_VALUES: tuple[Any, ...] = (
+VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 2**31, 2**63, 2**70, 1e300, -0.0, 0.5, "", "x", "\ud800", [], [[]], {}, [0], [None],
     [[-0.5, 5, None]], [[None, 5]], [[0.5, 5.0, "t"]], {"type": "stop"}, {"type": "abort", "message": "m"}, "length",
     {"type": "abort", "status_code": 503}, {"type": 1}, "AAAAAA==", "AAAA", "!", [[1, 2], [3]], {"message": "bad"},
 )  # fmt: skip
-_KEYS = (
+KEYS = (
     "text", "output_ids", "meta_info", "index", "error", "finish_reason", "completion_tokens", "prompt_tokens",
     "output_token_logprobs", "output_token_logprobs_length", "output_top_logprobs", "input_token_logprobs", "id",
     "weight_version", "dp_rank", "top_p_token_ids", "top_p_token_offsets", "routed_experts", "extra",
@@ -71,11 +71,11 @@ def _swap(events: list[bytes], take: Take) -> None:
 
 
 def _set_value(events: list[bytes], take: Take) -> None:
-    _edit(events, take, lambda at: at.__setitem__(_KEYS[take(len(_KEYS))], _VALUES[take(len(_VALUES))]))
+    _edit(events, take, lambda at: at.__setitem__(KEYS[take(len(KEYS))], VALUES[take(len(VALUES))]))
 
 
 def _remove_key(events: list[bytes], take: Take) -> None:
-    _edit(events, take, lambda at: at.pop(_KEYS[take(len(_KEYS))], None))
+    _edit(events, take, lambda at: at.pop(KEYS[take(len(KEYS))], None))
 
 
 def _count(events: list[bytes], take: Take) -> None:
@@ -103,7 +103,7 @@ def _list(events: list[bytes], take: Take) -> None:
             elif what == 1:
                 chosen.insert(place, chosen[place])
             else:
-                chosen[place] = _VALUES[take(len(_VALUES))]
+                chosen[place] = VALUES[take(len(VALUES))]
 
     _edit(events, take, change, inner=bool(take(2)))
 
