@@ -6,4 +6,4 @@ from .arrays import ReplayArray, ReplayRows, TopPReplay
 from .int32 import decode_int32
 from .top_p_rows import TopPRows
 
-__all__ = ["ReplayArray", "ReplayRows", "TopPRows", "TopPReplay", "decode_int32"]
+__all__ = ["ReplayArray", "ReplayRows", "TopPReplay", "TopPRows", "decode_int32"]

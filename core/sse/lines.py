@@ -14,6 +14,10 @@ LONGEST_NAME = 5
 UNDECIDED = frozenset(name[:n] for name in NAMES for n in range(1, len(name) + 1)) | {name + b":" for name in NAMES}
 """Starts of a line after which it is open which field it is, or whether a space after the colon is to go."""
 
+MAX_RETRY_DIGITS = 640
+"""Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
+one is no time that a clock can wait for; reading it would cost quadratic time."""
+
 
 def split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     """Field name of the line from ``pos`` to ``end``, and where its value starts.
@@ -30,13 +34,20 @@ def split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     return data[pos:colon], start
 
 
+def retry_time(value: bytes) -> int | None:
+    """Milliseconds in the value of a ``retry`` line; None if it is to be ignored."""
+    # "If the field value consists of only ASCII digits, then interpret the field value as an integer in base ten, and
+    # set the event stream's reconnection time to that integer."
+    if not value.isdigit() or len(digits := value.lstrip(b"0")) > MAX_RETRY_DIGITS:
+        return None
+    return int(digits or b"0")
+
+
 def as_bytes(data: object) -> bytes:
     """The bytes of a buffer that the caller may change later.
 
     :raises TypeError: for anything but bytes, bytearray and memoryview.
     """
-    if type(data) is bytes:
-        return data
     if isinstance(data, memoryview):
         return data.tobytes()  # whatever its format and shape
     if isinstance(data, (bytes, bytearray)):

@@ -21,16 +21,13 @@ A value that spans reads is kept in pieces and joined once, and no byte is looke
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from ..errors import EventTooLargeError
 from .buffer import EventBuffer
 from .event import ServerSentEvent, make_event, take_plain_events
-from .lines import BOM, CR, LF, LONGEST_NAME, NAMES, UNDECIDED, as_bytes, split_line
+from .lines import BOM, CR, LF, LONGEST_NAME, NAMES, UNDECIDED, as_bytes, retry_time, split_line
 from .stray import StrayLine
-
-MAX_RETRY_DIGITS = 640
-"""Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
-one is no time that a clock can wait for; reading it would cost quadratic time."""
 
 _IGNORED = b"?"
 """Stands for the name of a field that nothing is done with."""
@@ -67,13 +64,6 @@ class SSEParser:
         "_stray",
         "_value",
     )
-
-    _after_cr: bool
-    _at_start: bool
-    _field: bytes | None
-    _head: bytes
-    _refusal: ValueError | None
-    _value: bytearray
 
     def __init__(
         self,
@@ -138,8 +128,8 @@ class SSEParser:
             and on a second call.
         :raises EventTooLargeError: if an event was larger than ``max_event_size``.
         """
-        if self.error is not None:
-            self._refuse()
+        if isinstance(self._refusal, EventTooLargeError):
+            _refuse(self._refusal)
         unfinished = not self._buffer.fresh or self._field in (b"event", b"id") or self._head[:1] in (b"d", b"e", b"i")
         self._drop(ValueError("feed() after close(): the input had ended; call reset() to parse another stream"))
         return unfinished
@@ -159,15 +149,10 @@ class SSEParser:
         if type(data) is not bytes:
             data = as_bytes(data)
         if self._refusal is not None:
-            self._refuse()
-        if (
-            data.find(LF) == len(data) - 2
-            and data[:6] == b"data: "
-            and data[-1] == LF
-            and CR not in data
-            and self.is_between_events
-            and len(data) <= self._buffer.max_size
-        ):  # a plain event and nothing else, as from a server that writes them one by one: half the time
+            _refuse(self._refusal)
+        is_plain = data.find(LF) == len(data) - 2 and data[:6] == b"data: " and data[-1] == LF and CR not in data
+        if is_plain and self.is_between_events and len(data) <= self._buffer.max_size:
+            # One event and nothing else, as from a server that writes them one by one: half the time.
             return [make_event(("message", data[6:-2], self._last_event_id))]
         events: list[ServerSentEvent] = []
         try:
@@ -203,7 +188,7 @@ class SSEParser:
         pos = 0
         if self._field is not None:
             end = data.find(LF)
-            self._add(data if end < 0 else data[:end])
+            self._add(self._field, data if end < 0 else data[:end])
             if end < 0:
                 return
             self._end_line()
@@ -241,16 +226,15 @@ class SSEParser:
             self._field = _IGNORED
             return
         self._field = field
-        self._add(data[start:end])
+        self._add(field, data[start:end])
 
-    def _add(self, piece: bytes) -> None:
+    def _add(self, field: bytes, piece: bytes) -> None:
         """Take what has come of the value of the line."""
-        field = self._field
         if field == b"data":
             self._buffer.add_data(piece)
         elif field == _IGNORED:
             self._stray.add(piece)
-        elif field is not None:
+        else:
             self._buffer.hold(field, len(piece))
             self._value += piece
 
@@ -275,10 +259,9 @@ class SSEParser:
             return
         buffer.held -= len(value)
         if field == b"retry":
-            # "If the field value consists of only ASCII digits, then interpret the field value as an integer in base
-            # ten, and set the event stream's reconnection time to that integer."
-            if value.isdigit() and len(digits := value.lstrip(b"0")) <= MAX_RETRY_DIGITS:
-                self._reconnection_time = int(digits or b"0")
+            milliseconds = retry_time(value)
+            if milliseconds is not None:
+                self._reconnection_time = milliseconds
         elif field == b"" and self._on_comment is not None:
             self._refusal = ValueError(
                 "on_comment raised, or called the parser, and events were lost; call reset() to begin anew"
@@ -300,17 +283,17 @@ class SSEParser:
             events.append(make_event((event_type, data, self._last_event_id)))
         buffer.clear()
 
-    def _refuse(self) -> None:
-        """Raise the refusal anew: one exception that is raised again and again would collect tracebacks."""
-        if self._refusal is not None:
-            raise type(self._refusal)(*self._refusal.args)
-
     def _drop(self, refusal: ValueError | None) -> None:
         """Forget what belongs to an event, a line or a stream; ``refusal`` is what to raise from now on."""
-        self._refusal = refusal
-        self._at_start = True
-        self._after_cr = False
-        self._head = b""
-        self._field = None
-        self._value = bytearray()
+        self._refusal: ValueError | None = refusal
+        self._at_start: bool = True
+        self._after_cr: bool = False
+        self._head: bytes = b""
+        self._field: bytes | None = None
+        self._value: bytearray = bytearray()
         self._buffer.clear()
+
+
+def _refuse(refusal: ValueError) -> NoReturn:
+    """Raise it anew: one exception that is raised again and again would collect tracebacks."""
+    raise type(refusal)(*refusal.args)
