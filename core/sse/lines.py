@@ -14,6 +14,9 @@ LONGEST_NAME = 5
 UNDECIDED = frozenset(name[:n] for name in NAMES for n in range(1, len(name) + 1)) | {name + b":" for name in NAMES}
 """Starts of a line after which it is open which field it is, or whether a space after the colon is to go."""
 
+WORTH_A_VIEW = 4096
+"""From so many bytes on, a memoryview is cheaper than a copy."""
+
 MAX_RETRY_DIGITS = 640
 """Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
 one is no time that a clock can wait for; reading it would cost quadratic time."""
@@ -41,6 +44,15 @@ def retry_time(value: bytes) -> int | None:
     if not value.isdigit() or len(digits := value.lstrip(b"0")) > MAX_RETRY_DIGITS:
         return None
     return int(digits or b"0")
+
+
+def end_of(data: bytes, pos: int) -> bytes | memoryview:
+    """``data[pos:]``, without copying it where that pays.
+
+    A view keeps the whole read alive, so it must be the larger part of it.
+    """
+    size = len(data) - pos
+    return memoryview(data)[pos:] if size > WORTH_A_VIEW and size > pos else data[pos:]
 
 
 def as_bytes(data: object) -> bytes:

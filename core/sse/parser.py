@@ -83,6 +83,16 @@ class SSEParser:
         self._stray = StrayLine()
         self.reset()
 
+    def _drop(self, refusal: ValueError | None) -> None:
+        """Forget what belongs to an event, a line or a stream; ``refusal`` is what to raise from now on."""
+        self._refusal: ValueError | None = refusal
+        self._at_start: bool = True
+        self._after_cr: bool = False
+        self._head: bytes = b""
+        self._field: bytes | None = None
+        self._value: bytearray = bytearray()
+        self._buffer.clear()
+
     @property
     def last_event_id(self) -> str:
         """The last event ID, to be sent as ``Last-Event-ID`` when reconnecting; set when an event is complete."""
@@ -282,16 +292,6 @@ class SSEParser:
             event_type = buffer.event_type.decode("utf-8", "replace") or "message"
             events.append(make_event((event_type, data, self._last_event_id)))
         buffer.clear()
-
-    def _drop(self, refusal: ValueError | None) -> None:
-        """Forget what belongs to an event, a line or a stream; ``refusal`` is what to raise from now on."""
-        self._refusal: ValueError | None = refusal
-        self._at_start: bool = True
-        self._after_cr: bool = False
-        self._head: bytes = b""
-        self._field: bytes | None = None
-        self._value: bytearray = bytearray()
-        self._buffer.clear()
 
 
 def _refuse(refusal: ValueError) -> NoReturn:
