@@ -29,7 +29,7 @@ coverage: ## what `make test COVERAGE=1` has reached: fails below all of core/, 
 	$(BIN)/coverage report --include='core/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95
 
-test-all: ## all tests on every Python 3.10 to 3.14 that this machine has
+test-all: ## all tests on every Python 3.10 to 3.13 that this machine has
 	@set -e; pythons=$$($(PYTHON) .ci/pythons.py); \
 	echo "$$pythons" | while read -r version python; do \
 	  echo "== Python $$version ($$python)"; \
@@ -53,11 +53,10 @@ types: $(VENV)/.stamp-check links ## mypy --strict, pyright, and whether the pub
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes ssefold --ignoreexternal
 
-docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .site/
-	@# The variable: Material's makers advertise on every build otherwise.  Not --quiet: it would hide the warnings that
-	@# --strict counts.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
-	@echo "open .site/index.html"
+docs: $(VENV)/.stamp-docs links ## the documentation site, built strictly into .site/html
+	$(PYTHON) .ci/site_pages.py
+	PYTHONPATH=.ci $(BIN)/zensical build --strict --config-file .site/mkdocs.yml
+	@echo "open .site/html/index.html"
 
 fuzz: $(VENV)/.stamp-check links ## a fuzzing campaign over all targets (MINUTES=60)
 	$(BIN)/python -m tests.fuzz.campaign $$(( $(MINUTES) * 60 ))
@@ -73,7 +72,7 @@ build: $(VENV)/.stamp-test ## an sdist, and the wheel that is made from it, into
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/python .ci/check_dist.py dist
 
-check: ## what CI runs: tests, coverage, lint, types, docs, fuzz, build, demo
+check: ## every gate of .ci/run: tests, coverage, lint, types, docs, fuzz, build, demo
 	.ci/run
 
 venv: $(VENV)/.stamp-test $(VENV)/.stamp-check links ## the environment, with all tools for development

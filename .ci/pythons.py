@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 
 
 def candidates(version: str) -> Iterator[str]:

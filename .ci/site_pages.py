@@ -1,4 +1,4 @@
-"""MkDocs hook: pages that live outside ``docs/`` become pages of the site, and links follow them there.
+"""Lay the sources of the documentation site into ``.site/``, where ``make docs`` builds it.
 
 In the repository every link is a path from the file it stands in, so that it works wherever files are read.  Only here
 is it known that ``README.md`` is the site's front page.  A link to a file that is no page is left as it is, and the
@@ -9,34 +9,16 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shutil
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / ".site"
 
 #: Path in the repository -> path in the site.
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "tests/live/README.md": "live-tests.md"}
 _SOURCES = {page: source for source, page in PAGES.items()}
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#:]+)(?=[)#\s])")
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """Add the pages from outside."""
-    from mkdocs.structure.files import File  # here, so that links can be tested without MkDocs
-
-    for source, page in PAGES.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    return files
-
-
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Bend the links of one page."""
-    return relinked(markdown, page.file.src_uri)
-
-
-def on_page_content(html: str, **_: Any) -> str:
-    """A bar in code in a table is written with a backslash, which Python-Markdown leaves there."""
-    return re.sub(r"<td[ >].*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html, flags=re.DOTALL)
 
 
 def relinked(markdown: str, page: str) -> str:
@@ -51,3 +33,20 @@ def relinked(markdown: str, page: str) -> str:
         return link["before"] + posixpath.relpath(in_site, posixpath.dirname(page) or ".")
 
     return _LINK.sub(bend, markdown)
+
+
+def main() -> None:
+    """Copy pages, with their links bent, and what else stands in ``docs/``."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", SITE / "docs")
+    for source, page in PAGES.items():
+        shutil.copyfile(ROOT / source, SITE / "docs" / page)
+    for path in (SITE / "docs").rglob("*.md"):
+        page = path.relative_to(SITE / "docs").as_posix()
+        path.write_text(relinked(path.read_text(encoding="utf-8"), page), encoding="utf-8")
+    shutil.copytree(ROOT / ".ci" / "site_theme", SITE / "theme")
+    shutil.copyfile(ROOT / ".ci" / "site.yml", SITE / "mkdocs.yml")
+
+
+if __name__ == "__main__":
+    main()

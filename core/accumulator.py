@@ -1,7 +1,7 @@
 """One output: chunks in, updates out, whatever mix of deltas and snapshots the chunks are.
 
 ``add`` plans every lane first and commits only when nothing can fail any more, so a refused chunk changes nothing.
-The rules are in ``fold/``; here is the public face.  Knows nothing of bytes, events, other outputs or requests.
+The rules are in ``fold/``; this is the public class.  Knows nothing of bytes, events, other outputs or requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .views import Floats, Ints, copy_json, freeze
 class Accumulator:
     """One output of one ``/generate`` call, folded from its chunks in order.
 
-    :param mode: ``"auto"`` finds out per lane what is a delta and what a snapshot.  ``"cumulative"`` and
+    :param mode: ``"auto"`` detects for each lane whether it is a delta or a snapshot.  ``"cumulative"`` and
         ``"incremental"`` state how the server was started (``--incremental-streaming-output``); a stream that no server
         version sends that way is then refused.
     :param index: the output's position in the request (SGLang's ``index``).
@@ -46,7 +46,7 @@ class Accumulator:
         self._state = OutputState(mode, index)
 
     def add(self, chunk: Mapping[str, Any]) -> Update:
-        """Fold one parsed data event.  Atomic: it raises and changes nothing, or returns what is new.
+        """Fold one parsed data event and return what is new.  Atomic: if it raises, it has changed nothing.
 
         The chunk is copied; it is neither kept nor changed.  After the output's terminal chunk, a repeat of what is
         known gives an empty update.
@@ -88,12 +88,12 @@ class Accumulator:
 
     @property
     def state(self) -> OutputState:
-        """The state behind the properties; for the decoder, which only reads it."""
+        """The state that the properties show; for the decoder, which only reads it."""
         return self._state
 
     @property
     def is_over(self) -> bool:
-        """A terminal chunk or an error event came: nothing more is taken."""
+        """A terminal chunk or an error event has arrived: later chunks add nothing."""
         return self._state.finish is not None or self._state.error is not None
 
     @property
@@ -103,7 +103,7 @@ class Accumulator:
 
     @property
     def lanes(self) -> Mapping[str, Lane | None]:
-        """What each lane (text, output_ids, logprobs, other lists by name) was found to be; None: not known yet."""
+        """The detected mode of each lane (text, output_ids, logprobs, other lists by name); None: not known yet."""
         state = self._state
         found: dict[str, Lane | None] = {
             "text": state.text.lane if state.text.seen else None,
@@ -174,7 +174,7 @@ class Accumulator:
 
     @classmethod
     def restore(cls, snapshot: Snapshot) -> Accumulator:
-        """An accumulator that goes on where ``snapshot`` was taken.
+        """An accumulator that continues from ``snapshot``.
 
         :raises TypeError: it is no :class:`~ssefold.Snapshot` (bytes are read by ``Snapshot.from_bytes``).
         """
@@ -185,12 +185,12 @@ class Accumulator:
         return restored
 
     def native_response(self, decode: Callable[[Sequence[int]], str] | None = None) -> dict[str, Any]:
-        """What the same request gives with ``stream=false``: a plain dict of the caller's own."""
+        """What the same request returns with ``stream=false``: a plain dict that the caller may change."""
         self._state.settle()
         return native_response(self._state, decode)
 
     def fail(self, error: ServerError) -> None:
-        """Mark this output as failed by the server; what arrives for it later is ignored, another failure too."""
+        """Mark this output as failed by the server; later chunks and failures of it are ignored."""
         if self._state.finish is None and self._state.error is None:
             self._state.error = error
             self._state.version += 1

@@ -6,22 +6,24 @@ is lost, and nothing after one is folded.  Knows nothing of HTTP, sockets, reque
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal
 
 from .accumulator import Accumulator
-from .errors import IncompleteStreamError, StreamError
+from .errors import IncompleteStreamError, PayloadError, StreamError
 from .fast import FastPath
 from .fold.lanes import Mode
-from .outputs import Outputs
+from .outputs import Outputs, are_events, no_blank_lines
 from .snapshot import Snapshot
 from .sse.lines import as_bytes
 from .sse.parser import SSEParser
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20
+_FIELD = re.compile(rb"[A-Za-z][\w-]{0,30}:")
 
 
 class GenerateDecoder:
@@ -34,6 +36,8 @@ class GenerateDecoder:
     :param fast_path: False parses and plans every payload in full.  The results are the same; it takes longer.  For
         whoever doubts a sample.
     :raises ValueError: an argument that is none of these.
+
+    What is compared between chunks, what is not, and what a wrong value would do: docs/security.md, "What is trusted".
     """
 
     def __init__(
@@ -53,14 +57,21 @@ class GenerateDecoder:
         # The parser has part of an event.
         self._in_event = False
         self._closed = False
+        # Bytes of the body so far; and so many when the parser met the first line that is none of an event stream.
+        self._size = 0
+        self._stray_end = 0
+
         #: Outputs by SGLang's ``index`` (``n > 1``, batches); ``{0: ...}`` otherwise.
         self.outputs: Mapping[int, Accumulator] = MappingProxyType(self._outputs.by_index)
         #: What ended the stream early; raised by the next ``feed`` or ``close``.
         self.error: StreamError | None = None
-        #: Payloads passed over under ``on_bad_json="skip"``.
-        self.skipped: int = 0
         #: The body ended inside an event, which was dropped.
         self.cut: bool = False
+
+    @property
+    def skipped(self) -> int:
+        """Events passed over: without content, of somebody else, or (``on_bad_json="skip"``) not JSON."""
+        return self._outputs.skipped
 
     @property
     def done(self) -> bool:
@@ -83,14 +94,16 @@ class GenerateDecoder:
             raise self.error
         updates: list[Update] = []
         fast = self._fast
+        if type(data) is not bytes:
+            data = as_bytes(data)
+        self._size += len(data)
         try:
             if fast is not None and fast.ready is not None:
-                data = data if type(data) is bytes else as_bytes(data)
                 if self._in_event:
                     data = self._end_event(data, updates)
                 if not self._in_event and not (data := fast.follow(data, updates)):
                     return updates
-            self._parse(data, updates)
+            self._parse(data, updates, self._size)
             if self._parser.error is not None:
                 raise self._parser.error
         except StreamError as error:
@@ -109,8 +122,9 @@ class GenerateDecoder:
             try:
                 if self._fast is not None:
                     self._parser.feed(self._fast.release())
+                unfinished = self._parser.unfinished_data
                 self.cut = self._parser.close()
-                self._check_complete()
+                self._check_complete(unfinished)
             except StreamError as error:
                 self._fail(error)
         self._closed = True
@@ -127,14 +141,17 @@ class GenerateDecoder:
         if end < 2:
             return data
         try:
-            self._parse(data[:end], updates)
+            self._parse(data[:end], updates, self._size - len(data) + end)
         except StreamError:
             self._look_for_done(data[end:])
             raise
         return data[end:]
 
-    def _parse(self, data: bytes | bytearray | memoryview, updates: list[Update]) -> None:
+    def _parse(self, data: bytes, updates: list[Update], end: int) -> None:
+        """Parse and fold ``data``, of which the last byte is byte number ``end`` of the body."""
         parser = self._parser
+        if parser.stray is None:
+            self._stray_end = end
         self._outputs.fold(parser.feed(data), updates)
         self._in_event = not parser.is_between_events
 
@@ -144,14 +161,15 @@ class GenerateDecoder:
             self._outputs.look_for_done(self._parser.feed(data))
 
     def _skip(self, data: bytes) -> None:
-        """Pass over a payload that is not JSON; for subclasses that tell somebody."""
-        self.skipped += 1
+        """A payload that is not JSON is passed over; for subclasses that tell somebody."""
 
-    def _check_complete(self) -> None:
+    def _check_complete(self, unfinished: bytes) -> None:
         if not self.outputs:
+            self._check_is_stream(unfinished)
             raise IncompleteStreamError(
                 "the body ended and no output came"
                 + (", only [DONE]" if self.done else "")
+                + self._outputs.passed_over
                 + ". Servers up to 0.5.5 answer overload like this; a proxy may have cut the stream: retry the request"
             )
         for output in self.outputs.values():
@@ -159,12 +177,29 @@ class GenerateDecoder:
                 raise output.error
         open_ones = [output for output in self.outputs.values() if output.finish_reason is None]
         if open_ones:
+            self._check_is_stream(unfinished)
             counts = ", ".join(f"index {output.index}: {len(output.token_ids)} tokens" for output in open_ones[:8])
             raise IncompleteStreamError(
                 f"the body ended without a terminal finish_reason for {len(open_ones)} of {len(self.outputs)} outputs "
                 f"({counts}; [DONE] {'seen' if self.done else 'not seen'}"
-                f"{', cut inside an event' if self.cut else ''}). The server or a proxy closed early; what came is in "
-                ".partial and can be resumed"
+                f"{', cut inside an event' if self.cut else ''}{self._outputs.passed_over}). The server or a proxy "
+                "closed early; what came is in .partial and can be resumed"
+            )
+
+    def _check_is_stream(self, unfinished: bytes) -> None:
+        """The body is not whole: was it an event stream at all, and did it stay one?
+
+        :raises PayloadError: no; the message says from which byte on.
+        """
+        if are_events(unfinished):
+            raise no_blank_lines(unfinished)
+        stray = self._parser.stray
+        # An unknown field is allowed in an event stream, and then no reason why it ended early.
+        if stray is not None and not (self.outputs and _FIELD.match(stray[1])):
+            at, line = self._stray_end - stray[0], stray[1]
+            raise PayloadError(
+                f"the body is no event stream {f'from byte {at} on' if at else 'at all'}: {line!r}. Look at what "
+                "answered in the server's place: a gateway's error page, a shell, a log"
             )
 
     def _fail(self, error: StreamError) -> None:

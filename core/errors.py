@@ -11,8 +11,8 @@
     ├── SnapshotError         (ValueError)    bytes are not a snapshot of ours, or were altered
     └── IncompleteStreamError (RuntimeError)  the body ended before the outputs did
 
-The message says which field, which numbers, and which setting to look at.  What had arrived before the failure is in
-``.partial``.  This module knows nothing of parsing, folding or sockets.
+The message names the field, the numbers, and the setting to look at.  ``.partial`` holds what arrived before the
+failure.  This module knows nothing of parsing, folding or sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StreamError(Exception):
-    """Root of all failures of this library; catch it to keep ``.partial`` and go on.
+    """Base class of all failures of this library; ``.partial`` is the partial result, to resume from.
 
     :ivar partial: per output index, a :class:`~ssefold.Snapshot` of what arrived before the failure (may be empty).
     """
@@ -42,7 +42,7 @@ class StreamError(Exception):
 class EventTooLargeError(StreamError, ValueError):
     """More than ``max_event_size`` bytes were buffered for one event.
 
-    The events before it were handed out.  The parser is dead until ``reset()``.
+    The parser has returned the events before it, and refuses every call until ``reset()``.
     """
 
 
@@ -65,7 +65,7 @@ class SnapshotError(StreamError, ValueError):
 class ServerError(StreamError, ValueError):
     """The server itself reported a failure inside the stream: ``{"error": ...}`` or ``event: error``.
 
-    :ivar message: the server's own words.
+    :ivar message: the server's message.
     :ivar code: HTTP-like code as the server sent it, or None.
     :ivar type: error type as the server sent it, or None.
     :ivar index: the output that failed, or None when the whole stream did.

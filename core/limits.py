@@ -1,6 +1,6 @@
-"""How much one response may be: beyond any server, and far below what would fill a machine.
+"""Limits of one response: above what any server sends, and far below what would exhaust a machine's memory.
 
-Numbers only; whoever adds an output or a token looks here first.
+Numbers only; code that adds an output or a token checks them first.
 """
 
 #: Outputs in one response (prompts of a batch times ``n``).

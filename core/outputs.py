@@ -17,6 +17,17 @@ from .sse.event import ServerSentEvent
 from .update import Update
 
 DONE = b"[DONE]"
+_SHOWN = 80
+_OURS = frozenset({"text", "output_ids", "meta_info", "index", "error"})
+_OUR_NAMES = tuple(f'"{name}"'.encode() for name in _OURS)
+_OTHER_APIS = {
+    "choices": "the OpenAI route (/v1/completions, /v1/chat/completions)",
+    "object": "the OpenAI route (/v1/completions, /v1/chat/completions)",
+    "candidates": "Google's generateContent",
+    "content_block": "Anthropic's route (/v1/messages)",
+    "delta": "Anthropic's route (/v1/messages)",
+    "generated_text": "Hugging Face's text generation",
+}
 
 
 class Outputs:
@@ -32,6 +43,16 @@ class Outputs:
         self.by_index: dict[int, Accumulator] = {}
         #: ``[DONE]`` was seen.
         self.done: bool = False
+        #: Events that were passed over, and the first of them.
+        self.skipped: int = 0
+        self._first_skipped: bytes = b""
+
+    @property
+    def passed_over(self) -> str:
+        """What an error says about events that were passed over; nothing if there were none."""
+        if not self.skipped:
+            return ""
+        return f"; {self.skipped} events were passed over, the first begins with {self._first_skipped!r}"
 
     def fold(self, events: list[ServerSentEvent], updates: list[Update]) -> None:
         """Fold events and append what they add to ``updates``.
@@ -65,12 +86,11 @@ class Outputs:
         if event.event == "error":
             self._reported(event)
             return None
-        try:
-            payload = parse_payload(data)
-        except BadJSONError:
-            if self._on_bad_json is None:
-                raise
-            self._on_bad_json(data)
+        payload = self._payload(event)
+        if payload is None:
+            self.skipped += 1
+            if self.skipped == 1:
+                self._first_skipped = data[:_SHOWN]
             return None
         failure = server_error(payload)
         if failure is not None:
@@ -90,6 +110,35 @@ class Outputs:
         if self._fast is not None:
             self._fast.learn(output.state, data)
         return update
+
+    def _payload(self, event: ServerSentEvent) -> dict[str, Any] | None:
+        """What the event says; None if it says nothing to us.
+
+        :raises PayloadError: it is not JSON, not an object, or the answer of another API.
+        """
+        data = event.data_bytes
+        if not data.strip():
+            return None  # gateways keep connections alive with it
+        try:
+            payload = parse_payload(data)
+        except PayloadError as error:
+            if are_events(data):
+                raise no_blank_lines(data) from error
+            if event.event != "message" and not any(name in data for name in _OUR_NAMES):
+                return None  # event: ping, with a time or a word as its data
+            if self._on_bad_json is None or not isinstance(error, BadJSONError):
+                raise
+            self._on_bad_json(data)
+            return None
+        if not _OURS.isdisjoint(payload):
+            return payload
+        for name, api in _OTHER_APIS.items():
+            if name in payload:
+                raise PayloadError(
+                    f"the event is no chunk of /generate: it has {name!r} and none of text, output_ids, meta_info. "
+                    f"This is {api}; use /generate, SGLang's own route. It begins with {data[:_SHOWN]!r}"
+                )
+        return None
 
     def _new_output(self, index: int) -> Accumulator:
         if len(self.by_index) >= MAX_OUTPUTS:
@@ -126,3 +175,26 @@ def _index(value: Any) -> int:
     if type(value) is int and value >= 0:
         return value
     raise PayloadError(f"index must be a whole number from 0, found {type(value).__name__} {value!r:.80}")
+
+
+def are_events(data: bytes) -> bool:
+    """The first two lines of an event's data are payloads by themselves: the blank line between them is missing."""
+    lines = data.split(b"\n", 2)[:2]
+    return len(lines) == 2 and all(line == DONE or _is_object(line) for line in lines)
+
+
+def no_blank_lines(data: bytes) -> PayloadError:
+    """The error for events without a blank line between them."""
+    lines = data.count(b"\n") + 1
+    return PayloadError(
+        f"{lines} lines of data came as one event, and the first two are payloads by themselves: blank lines between "
+        f"events are missing; a gateway drops them. The first begins with {data[:_SHOWN]!r}"
+    )
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        parse_payload(line)
+    except PayloadError:
+        return False
+    return True

@@ -1,7 +1,7 @@
 """A frozen copy of one output, to put on an error, into a checkpoint, or through an object store.
 
-Reads like the accumulator it was taken from, goes through ``pickle`` and through ``to_bytes``, and gives an accumulator
-back by ``Accumulator.restore``.  The byte format is ``codec``'s; nothing here folds.
+It has the properties of its accumulator, can be pickled or written by ``to_bytes``, and ``Accumulator.restore`` makes
+an accumulator of it.  The byte format is ``codec``'s; nothing here folds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Snapshot:
     __slots__ = ("_state",)
 
     def __init__(self, state: OutputState) -> None:
-        """Made by ``Accumulator.snapshot()``; ``state`` must be a copy that nobody else changes."""
+        """Made by ``Accumulator.snapshot()``; ``state`` must be a copy that no other code changes."""
         self._state = state
 
     @property
@@ -99,7 +99,7 @@ class Snapshot:
             raise SnapshotError(f"the snapshot's checksum holds but its content does not fit: {error}") from error
 
     def copy_state(self) -> OutputState:
-        """A copy of the state, for an accumulator to go on with."""
+        """A copy of the state, for an accumulator that continues from it."""
         return self._state.copy()
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""What one chunk adds to an output: the immutable message between folding and whatever keeps the sample.
+"""What one chunk adds to an output: the immutable value that folding returns to the caller.
 
 An :class:`Update` is a tuple underneath, because one is made per token and a tuple is the cheapest immutable object
-Python has.  This module knows nothing of how an update came about.
+Python has.  This module knows nothing of how an update is made.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Update(tuple[Any, ...]):
-    """The new part of one output, as one chunk brought it.  Compare with ``==``; pickles; never changes.
+    """What one chunk adds to one output.  Immutable, comparable with ``==``, picklable.
 
-    Apply it like this: if ``replace``, forget everything this call gave so far; append ``token_ids`` and ``logprobs``;
+    To apply it: if ``replace``, drop everything that this call gave so far; append ``token_ids`` and ``logprobs``;
     cut the text to ``text_start`` characters and append ``text``.
 
     :ivar index: which output of the request (``n > 1``, batches); 0 otherwise.
     :ivar start: position in this call's output of ``token_ids[0]``.
-    :ivar replace: drop what this call gave so far; this update carries all of it.
+    :ivar replace: drop what this call gave so far; this update contains all of it.
     :ivar token_ids: the new token ids.
     :ivar logprobs: one per token id (None where the server sent null), or empty when none came.
     :ivar text: new text; None when the server sent none.
@@ -142,7 +142,7 @@ class Update(tuple[Any, ...]):
 
 
 def meta_of(update: Update) -> dict[str, Any]:
-    """The dict behind ``meta_info``, shared with whoever else asks: copy it before changing or keeping it.
+    """The dict that ``meta_info`` shows, shared by all callers: copy it before you change or keep it.
 
     Updates of the fast path carry what it is made of instead: a template and the contents of its slots.
     """

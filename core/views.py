@@ -26,7 +26,7 @@ _repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple, _repr.maxstring = 
 
 
 class FrozenDict(Mapping[str, Any]):
-    """A JSON object that can not be changed; what is in it is wrapped when it is asked for.
+    """A JSON object that cannot be changed; its values are wrapped on access.
 
     Equal to any mapping of equal contents, plain dicts included.  ``json.dumps`` takes only dicts: give it
     :meth:`copy`.
@@ -71,7 +71,7 @@ class FrozenDict(Mapping[str, Any]):
 
 
 class FrozenList(Sequence[Any]):
-    """A JSON array that can not be changed; what is in it is wrapped when it is asked for.
+    """A JSON array that cannot be changed; its elements are wrapped on access.
 
     Equal to any list or tuple of equal contents.  A slice is a ``FrozenList``; :meth:`copy` is a plain list.
     """
@@ -227,10 +227,10 @@ def freeze(value: Any) -> Any:
 
 
 def copy_json(value: Any, *, field: str = "chunk") -> Any:
-    """Copy JSON-like data of anybody's into plain dicts and lists that share no container with it.
+    """Copy JSON-like data into plain dicts and lists that share no container with it.
 
     Mappings become dicts, sequences (tuples, views) lists; whatever is no container goes along by reference.  It walks
-    with a list of its own instead of the Python stack, depth first, so that a cycle meets the bound at once.
+    with its own list instead of the Python stack, depth first, so that a cycle soon reaches the bound.
 
     :param field: name of the whole for messages.
     :raises PayloadError: nested deeper than 200 levels (or in itself), or the key of an object is not a string.
@@ -278,6 +278,7 @@ thaw = copy_json
 
 
 def none_for_nan(values: array[float]) -> list[float | None]:
+    """The numbers as a list, None where there is none."""
     listed: list[float | None] = values.tolist()  # type: ignore[assignment]
     # A sum is NaN when any term is, and takes 0.4 of the time of asking each: almost no logprob is null.
     if isnan(sum(values)):

@@ -15,6 +15,7 @@ No profile has a deadline: machines are shared and noisy, and a test that fails 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 def repository() -> Path:
     """The root of the source tree (a checkout or an unpacked sdist) that these tests belong to."""
     return Path(__file__).resolve().parent.parent
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped: a line for each reason, whatever the options are."""
+    reports = terminalreporter.getreports("skipped")
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    if reasons:
+        terminalreporter.write_sep("=", "why tests were skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:>5}  {reason}")

@@ -1,7 +1,7 @@
 """Every Python block of the README and of docs/ runs, every link leads somewhere, every public name is described.
 
 The blocks of one file run in order, in one namespace, in a fresh interpreter that sits in an empty folder; a failure
-names the file and its own line.  A block that can not run here says why before it: ``<!-- skip: reason -->``.
+names the file and its own line.  A block that cannot run here says why before it: ``<!-- skip: reason -->``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Block:
     language: str
     code: str
     line: int  # of its first line of code, from 1
-    skip: str = ""  # the reason, if it can not run
+    skip: str = ""  # the reason, if it cannot run
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -223,11 +223,11 @@ def test_the_reference_describes_every_public_name(module: str) -> None:
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     """The strict build says so too; this says it sooner."""
-    in_order = re.findall(r"[\w./-]+\.md(?=$|\n)", (ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))
+    in_order = re.findall(r"[\w./-]+\.md(?=$|\n)", (ROOT / ".ci" / "site.yml").read_text(encoding="utf-8"))
     listed = set(in_order)
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.parent != ROOT}
     pages |= set(runpy.run_path(str(ROOT / ".ci" / "site_pages.py"))["PAGES"].values())
-    assert pages - listed == set(), "add it to `nav` in .ci/mkdocs.yml"
+    assert pages - listed == set(), "add it to `nav` in .ci/site.yml"
     assert listed - pages == set()
     assert len(in_order) == len(listed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,28 @@ def test_every_example_is_tried_and_listed() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_says_what_it_needs(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    needed = re.search(r"^Needs: pip install ([\w ]+),", ast.get_docstring(tree) or "", re.MULTILINE)
+    assert needed is not None
+    named = set(needed[1].split())
+    assert needs(path) <= named
+    assert named <= needs(path) | {"h11"}  # what the transport over anyio imports
+    assert "ssefold.transports.testing" in path.read_text(encoding="utf-8")
+
+
+def test_the_gateway_runs_without_a_url() -> None:
+    path = ROOT / "docs" / "examples" / "gateway_fastapi.py"
+    skip_without_its_packages(path)
+    # Port 8000 may be taken here.
+    instead = "uvicorn.run = lambda app, port: print(type(app).__name__, port)"
+    code = f"import runpy, sys, uvicorn; {instead}; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "FastAPI 8000\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", LAST_LINES)

@@ -187,7 +187,7 @@ def test_each_fault_is_found(
         ("core/x.py", "from .errors import StreamError\nimport json"),
         ("transports/httpx.py", "import httpx\nimport time\nfrom ssefold import GenerateDecoder"),
         ("transports/anyio/_h11.py", "import h11\nfrom .._engine import y"),
-        ("adapters/cli/demo.py", "import rich\nfrom ssefold.transports import httpx"),
+        ("adapters/cli/demo/rounds.py", "import rich\nfrom ssefold.transports import httpx"),
     ],
 )
 def test_what_a_layer_may_import_is_no_fault(

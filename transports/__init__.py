@@ -6,13 +6,17 @@ each have ``generate`` and ``collect``; ``testing`` is a server to try them on.
 
 from __future__ import annotations
 
-from ._engine.errors import TransportError
-from ._engine.gather import StreamResult, gather
-from ._engine.metrics import StreamMetrics
-from ._engine.options import FoldOptions, GenerateOptions
-from ._engine.stream import GenerateStream
-from ._engine.sync_stream import SyncGenerateStream
-from ._engine.update_stream import UpdateStream
+from ._engine import (
+    FoldOptions,
+    GenerateOptions,
+    GenerateStream,
+    StreamMetrics,
+    StreamResult,
+    SyncGenerateStream,
+    TransportError,
+    UpdateStream,
+    gather,
+)
 
 __all__ = [
     "FoldOptions",

@@ -6,35 +6,39 @@ proxies, authentication and hooks apply.  httpx itself is not imported; only wha
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import copy
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
-from ._engine.abort import BODY_SIZE
-from ._engine.answer import Head
-from ._engine.collect import collect_stream, collect_sync_stream
-from ._engine.errors import TransportError
-from ._engine.gate import gate_of
-from ._engine.options import Options
-from ._engine.request import prepare
-from ._engine.stream import GenerateStream
-from ._engine.sync_stream import SyncGenerateStream
+from ._engine import (
+    BODY_SIZE,
+    Gate,
+    GenerateStream,
+    Head,
+    SyncGenerateStream,
+    Verdict,
+    checked,
+    collect_stream,
+    collect_sync_stream,
+    gate_of,
+    prepare,
+)
 
 if TYPE_CHECKING:
     import httpx
     from typing_extensions import Unpack
 
-    from ._engine.options import GenerateOptions
-    from ._engine.request import PreparedRequest
+    from ._engine import GenerateOptions, PreparedRequest
 
 __all__ = ["collect", "collect_sync", "generate"]
 
 _UNSENT = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
 _CUT = {"RemoteProtocolError", "ReadError", "WriteError", "CloseError"}
-# httpx undoes each read whole.  These two make at most a thousand times as much of it; others, and several on top of
-# each other, make gigabytes of a few kilobytes.
-_UNDONE = {"gzip", "deflate"}
+_DECODED_BY_CLIENTS = {"gzip", "deflate"}
 
 
 @overload
@@ -55,14 +59,14 @@ def generate(
     :param client: an ``httpx.AsyncClient``, giving a :class:`GenerateStream` for ``async with``, or an
         ``httpx.Client``, giving a :class:`SyncGenerateStream` for ``with``.
     :param options: :class:`GenerateOptions`.
-    :raises PayloadError: the payload can not be sent.
+    :raises PayloadError: the payload cannot be sent.
     :raises ValueError: an option makes no sense.
     """
-    checked = Options(**options)
-    request = prepare(url, payload, rid=checked.rid, headers=checked.headers)
+    given = checked(options)
+    request = prepare(url, payload, rid=given.rid, headers=given.headers)
     if hasattr(client, "close") and not hasattr(client, "aclose"):
-        return SyncGenerateStream(_SyncHttpx(client), request, checked)
-    return GenerateStream(_Httpx(client), request, checked)
+        return SyncGenerateStream(_SyncHttpx(client), request, given)
+    return GenerateStream(_Httpx(client), request, given)
 
 
 async def collect(
@@ -83,9 +87,7 @@ def collect_sync(
 
 
 class _Httpx:
-    """See :class:`._exchange.Client`."""
-
-    anyio_based = True
+    """See :class:`._engine.exchange.Client`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -99,193 +101,252 @@ class _Httpx:
         self, method: str, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, patience: float
     ) -> tuple[int, bytes]:
         limits = _timeouts(self._client, connect=timeout, read=timeout, write=timeout, pool=patience)
-        parts: list[bytes] = []
+        client = _with_patient_hooks(self._client, [])
+        answer = b""
+        made: list[Any] = []
+        context = client.stream(method, url, content=body, headers=dict(headers), **limits, **_noting(url, made))
+        response = await _entered(context, self._client, made)
         try:
-            async with self._client.stream(method, url, content=body, headers=dict(headers), **limits) as response:
-                async for data in _chunks(response):
-                    parts.append(data)
-                    if sum(map(len, parts)) > BODY_SIZE:
-                        break
-        except Exception as error:
-            raise _failed(f"{method} {url}", error, sent=False) from error
-        return response.status_code, b"".join(parts)
+            chunks = _raw(response, "aiter_raw", "aiter_bytes")
+            while len(answer) < BODY_SIZE and (data := await anext(chunks, b"")):
+                answer += data
+        finally:
+            await context.__aexit__(None, None, None)
+        return response.status_code, answer
+
+    def judge(self, error: Exception) -> Verdict:
+        return _judge(error)
 
 
 class _Exchange:
-    """See :class:`._exchange.Exchange`."""
+    """See :class:`._engine.exchange.Exchange`."""
 
     # httpcore cleans up inside the read that was cancelled, and a second cancellation there would leave the connection
     # in the pool for ever (encode/httpx 3782).
     fragile = True
-    closes_at_once = False
 
     def __init__(self, client: Any, limits: dict[str, Any]) -> None:
         self._client = client
         self._limits = limits
         self._context: Any = None
         self._response: Any = None
-        self._chunks: AsyncIterator[bytes] | None = None
-        self._place = ""
-        self._broken = False
+        self._chunks: Any = None
+        self._made: list[Any] = []
 
     async def open(self, request: PreparedRequest) -> Head:
-        self._place = request.place
-        try:
-            context = self._client.stream(
-                "POST", request.url, content=request.body, headers=dict(request.headers), **self._limits
-            )
-            response = await context.__aenter__()
-        except Exception as error:
-            raise _failed(self._place, error, sent=False) from error
+        raised: list[Exception] = []
+        context = _with_patient_hooks(self._client, raised).stream(
+            "POST",
+            request.url,
+            content=request.body,
+            headers=dict(request.headers),
+            **self._limits,
+            **self._note(request.url),
+        )
+        response = self._response = await self._enter(context)
         self._context = context
-        self._response = response
-        self._chunks = _chunks(response)
-        return _head(response)
+        self._chunks = self._chunks_of(response)
+        if raised and response.status_code == 200:
+            raise raised[0]
+        headers = response.headers
+        encoding = headers.get("content-encoding", "")
+        if _is_decoded(response) and encoding.strip().lower() in _DECODED_BY_CLIENTS:
+            encoding = ""
+        return Head(response.status_code, headers.get("content-type", ""), encoding, headers.get("retry-after", ""))
 
-    async def read(self) -> bytes:
-        chunks = self._chunks
-        if chunks is None:
-            return b""
-        if self._broken:
-            raise TransportError(
-                f"an earlier read from {self._place} was cancelled, and httpx closed the response then"
-            )
-        try:
-            return await chunks.__anext__()
-        except StopAsyncIteration:
-            return b""
-        except Exception as error:
-            raise _failed(self._place, error, sent=True) from error
-        except BaseException:
-            self._broken = True
-            raise
+    def _note(self, url: str) -> dict[str, Any]:
+        return _noting(url, self._made) if self._limits or hasattr(self._client, "timeout") else {}
+
+    async def _enter(self, context: Any) -> Any:
+        return await _entered(context, self._client, self._made)
+
+    def _chunks_of(self, response: Any) -> Any:
+        return _raw(response, "aiter_raw", "aiter_bytes")
+
+    def read(self) -> Awaitable[bytes]:
+        return anext(self._chunks, b"")  # no coroutine around it: each read would pay for that
 
     def hurry(self, seconds: float) -> None:
-        pass  # fragile: reads are bounded from outside
+        pass  # the stream ends a read that takes too long
+
+    def judge(self, error: Exception) -> Verdict:
+        return _judge(error)
 
     async def close(self) -> bytes:
         context, self._context = self._context, None
-        chunks, self._chunks = self._chunks, None
-        left: list[bytes] = []
-        if context is None or chunks is None:
+        if context is None:
             return b""
+        left: list[bytes] = []
         with suppress(Exception):  # the connection is broken and gone, as was wanted
             await context.__aexit__(None, None, None)
         with suppress(Exception):
             if str(getattr(self._response, "http_version", "")).startswith("HTTP/1"):
                 # Reading on gives what the client holds, then fails on the closed socket, which ends the generators
                 # that httpx has nested in each other; aclose() would end the outermost alone, to trio's displeasure.
-                while not self._broken:
-                    left.append(await chunks.__anext__())
+                while data := await anext(self._chunks, b""):
+                    left.append(data)
             else:
-                await chunks.aclose()  # type: ignore[attr-defined]
+                await self._chunks.aclose()
         return b"".join(left)
 
 
+def _noting(url: str, made: list[Any]) -> dict[str, Any]:
+    """Arguments of a request over TLS that note the connections made for it."""
+    if url.lower().startswith("http:"):
+        return {}
+
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            made.append(info["return_value"])
+
+    return {"extensions": {"trace": trace}}
+
+
+async def _entered(context: Any, client: Any, made: list[Any]) -> Any:
+    """The response; without one, nothing of what httpcore leaves behind when it is cancelled while connecting.
+
+    A connection amid its TLS handshake is not closed.  And a request that waits is given a connection to make; if it is
+    cancelled before it has begun to, the connection stays in the pool for ever, "connecting".
+    """
+    try:
+        return await context.__aenter__()
+    except BaseException:
+        transports = [getattr(client, "_transport", None), *getattr(client, "_mounts", {}).values()]
+        with suppress(AttributeError):  # another transport, or another version of httpcore
+            for pool in [transport._pool for transport in transports if transport is not None]:
+                owned = {id(request.connection) for request in pool._requests}
+                held = pool._connections
+                kept = [one for one in held if one.info() != "CONNECTING" or id(one) in owned]
+                if len(kept) < len(held):
+                    held[:] = kept
+                    await pool._close_connections(pool._assign_requests_to_connections())
+        for connection in made:
+            with suppress(Exception):
+                await connection.aclose()
+        raise
+
+
+# ---- blocking
+
+
 class _SyncHttpx:
-    """See :class:`._exchange.SyncClient`."""
+    """See :class:`._engine.exchange.Client`; suspends nowhere."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self.gate = Gate()
 
     def exchange(self, idle_timeout: float | None) -> _SyncExchange:
-        return _SyncExchange(self._client, idle_timeout)
+        return _SyncExchange(self._client, _timeouts(self._client, read=idle_timeout) if idle_timeout else {})
 
-    def call(
+    async def call(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, patience: float
     ) -> tuple[int, bytes]:
         limits = _timeouts(self._client, connect=timeout, read=timeout, write=timeout, pool=patience)
-        parts: list[bytes] = []
+        client = _with_patient_hooks(self._client, [])
+        answer = b""
         ends_by = monotonic() + timeout  # the client's own timeouts begin anew with every byte
-        try:
-            with self._client.stream(method, url, content=body, headers=dict(headers), **limits) as response:
-                for data in _sync_chunks(response):
-                    parts.append(data)
-                    if sum(map(len, parts)) > BODY_SIZE or monotonic() > ends_by:
-                        break
-        except Exception as error:
-            raise _failed(f"{method} {url}", error, sent=False) from error
-        return response.status_code, b"".join(parts)
+        with client.stream(method, url, content=body, headers=dict(headers), **limits) as response:
+            chunks: Iterator[bytes] = _raw(response, "iter_raw", "iter_bytes")
+            while len(answer) < BODY_SIZE and monotonic() < ends_by and (data := next(chunks, b"")):
+                answer += data
+        return response.status_code, answer
+
+    def judge(self, error: Exception) -> Verdict:
+        return _judge(error)
 
 
-class _SyncExchange:
-    """See :class:`._exchange.SyncExchange`."""
+class _SyncExchange(_Exchange):
+    """The same, blocking."""
 
-    def __init__(self, client: Any, idle_timeout: float | None) -> None:
-        self._client = client
-        self._idle_timeout = idle_timeout
-        self._context: Any = None
-        self._chunks: Iterator[bytes] | None = None
-        self._place = ""
+    fragile = False
 
-    def open(self, request: PreparedRequest) -> Head:
-        self._place = request.place
-        limits = _timeouts(self._client, read=self._idle_timeout) if self._idle_timeout else {}
-        try:
-            context = self._client.stream(
-                "POST", request.url, content=request.body, headers=dict(request.headers), **limits
-            )
-            response = context.__enter__()
-        except Exception as error:
-            raise _failed(self._place, error, sent=False, idle_timeout=self._idle_timeout) from error
-        self._context = context
-        self._chunks = _sync_chunks(response)
-        return _head(response)
+    def __init__(self, client: Any, limits: dict[str, Any]) -> None:
+        super().__init__(client, limits)
+        self._ending: threading.Timer | None = None
 
-    def read(self) -> bytes:
-        if self._chunks is None:
-            return b""
-        try:
-            return next(self._chunks, b"")
-        except Exception as error:
-            raise _failed(self._place, error, sent=True, idle_timeout=self._idle_timeout) from error
+    def _note(self, url: str) -> dict[str, Any]:
+        return {}
 
-    def close(self) -> None:
+    async def _enter(self, context: Any) -> Any:
+        return context.__enter__()
+
+    def _chunks_of(self, response: Any) -> Any:
+        return _raw(response, "iter_raw", "iter_bytes")
+
+    async def read(self) -> bytes:
+        return cast("bytes", next(self._chunks, b""))
+
+    def hurry(self, seconds: float) -> None:
+        # Nothing else ends a blocking read than its socket.  One of HTTP/2 belongs to other streams, too.
+        connection = getattr(self._response, "extensions", {}).get("network_stream")
+        if connection is not None and self._ending is None and self._response.http_version.startswith("HTTP/1"):
+            self._ending = threading.Timer(seconds, _shut, [connection.get_extra_info("socket")])
+            self._ending.daemon = True
+            self._ending.start()
+
+    def judge(self, error: Exception) -> Verdict:
+        if self._limits and type(error).__name__ == "ReadTimeout":
+            return Verdict(idle=True)
+        return _judge(error)
+
+    async def close(self) -> bytes:
         context, self._context = self._context, None
-        chunks, self._chunks = self._chunks, None
-        if context is None or chunks is None:
-            return
-        with suppress(Exception):  # the connection is broken and gone, as was wanted
-            context.__exit__(None, None, None)
-        with suppress(Exception):
-            chunks.close()  # type: ignore[attr-defined]
+        if self._ending is not None:
+            self._ending.cancel()
+        if context is not None:
+            with suppress(Exception):  # the connection is broken and gone, as was wanted
+                context.__exit__(None, None, None)
+            with suppress(Exception):
+                self._chunks.close()
+        return b""
 
 
-def _chunks(response: Any) -> AsyncIterator[bytes]:
-    # Raw bytes, unless only the client knows how to undo an encoding that nobody asked for.
-    raw: Callable[[], AsyncIterator[bytes]] | None = getattr(response, "aiter_raw", None)
-    if raw is not None and not _needs_client(response):
-        return raw()
-    decoded: AsyncIterator[bytes] = response.aiter_bytes()
-    return decoded
+def _shut(connection: socket.socket | None) -> None:
+    if connection is not None:
+        with suppress(OSError):
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not TLS's own, which another thread is reading
 
 
-def _sync_chunks(response: Any) -> Iterator[bytes]:
-    raw: Callable[[], Iterator[bytes]] | None = getattr(response, "iter_raw", None)
-    if raw is not None and not _needs_client(response):
-        return raw()
-    decoded: Iterator[bytes] = response.iter_bytes()
-    return decoded
+# ---- what both have
 
 
-def _needs_client(response: Any) -> bool:
-    """Only the client has the body: it is encoded, or was read beforehand as test transports do it."""
-    return _encoding(response) in _UNDONE or bool(getattr(response, "is_stream_consumed", False))
+def _with_patient_hooks(client: Any, raised: list[Exception]) -> Any:
+    """The client, or a copy of it whose response hooks may raise: what they raise is noted, and the answer stays."""
+    hooks: list[Callable[[Any], Any]] = getattr(client, "event_hooks", {}).get("response", [])
+    if not hooks:
+        return client
+
+    def patient(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        async def call(response: Any) -> None:
+            try:
+                await hook(response)
+            except Exception as error:  # noqa: BLE001  # the hook's own business
+                raised.append(error)
+
+        def call_blocking(response: Any) -> None:
+            try:
+                hook(response)
+            except Exception as error:  # noqa: BLE001  # the hook's own business
+                raised.append(error)
+
+        return call if hasattr(client, "aclose") else call_blocking
+
+    other = copy.copy(client)
+    other.event_hooks = {**client.event_hooks, "response": [patient(hook) for hook in hooks]}
+    return other
 
 
-def _head(response: Any) -> Head:
-    encoding = _encoding(response)
-    kind = str(_headers(response).get("content-type", ""))
-    return Head(response.status_code, kind, "" if encoding in _UNDONE else encoding)
+def _raw(response: Any, raw: str, decoded: str) -> Any:
+    """The body as it came, or as far as the client has undone its encoding if it gives out nothing else."""
+    chunks: AsyncIterator[bytes] | Iterator[bytes] = getattr(response, decoded if _is_decoded(response) else raw)()
+    return chunks
 
 
-def _encoding(response: Any) -> str:
-    return str(_headers(response).get("content-encoding", "")).strip().lower()
-
-
-def _headers(response: Any) -> Mapping[str, str]:
-    headers: Mapping[str, str] = response.headers
-    return headers
+def _is_decoded(response: Any) -> bool:
+    """The client hands out content only: it has no other way, or has read the body beforehand (test transports do)."""
+    raw = hasattr(response, "aiter_raw") or hasattr(response, "iter_raw")
+    return not raw or bool(getattr(response, "is_stream_consumed", False))
 
 
 def _timeouts(client: Any, **seconds: float | None) -> dict[str, Any]:
@@ -297,16 +358,10 @@ def _timeouts(client: Any, **seconds: float | None) -> dict[str, Any]:
     return {"timeout": type(own)(**{**kept, **seconds})}
 
 
-def _failed(place: str, error: Exception, *, sent: bool, idle_timeout: float | None = None) -> TransportError:
-    """What the client reported, in our words; ``sent``: the response had begun."""
+def _judge(error: Exception) -> Verdict:
     names = {kind.__name__ for kind in type(error).__mro__}
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if names & _UNSENT:
-        hint = "; its pool has no connection to spare: raise httpx.Limits" if "PoolTimeout" in names else ""
-        return TransportError(f"no connection to {place}: {what}{hint}", retryable=True)
+    if "PoolTimeout" in names:
+        return Verdict(unsent=True, hint="its pool has no connection to spare: raise httpx.Limits")
     if "ReadTimeout" in names:
-        setting = "the client's own read timeout: set idle_timeout" if idle_timeout is None else f"{idle_timeout=} s"
-        return TransportError(f"nothing came from {place} for too long ({setting}): {what}")
-    if sent:
-        return TransportError(f"reading from {place} failed: {what}")
-    return TransportError(f"{place} gave no answer: {what}", retryable=bool(names & _CUT))
+        return Verdict(hint="nothing came for the client's own read timeout: set idle_timeout")
+    return Verdict(unsent=bool(names & _UNSENT), cut=bool(names & _CUT))

@@ -1,18 +1,19 @@
 """Telling a server that nobody waits for its answer any more, with a framework's own HTTP client.
 
-Shared by the adapters that use a framework's client.  Since a server may forget a request whose client has gone (SGLang
-0.5.18 and 0.5.19 decode it to the end), it is told while the response is still open.
+Since a server may forget a request whose client has gone (SGLang 0.5.18 and 0.5.19 decode it to the end), it is told
+while the response is still open.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
-_log = logging.getLogger("ssefold.adapters")
+from ssefold.transports._engine import without_urls
 
-_FREEING_SECONDS = 5.0
+from .waiting import within
+
+_log = logging.getLogger("ssefold.adapters")
 
 
 class Freeing:
@@ -21,16 +22,18 @@ class Freeing:
     :param client: an ``httpx.AsyncClient`` or its like.
     :param how: ``"disconnect"``: not at all, as the closed connection says it; ``"direct"``: ``POST /abort_request``;
         ``"router"``: the same to each worker that ``GET /workers`` names.
+    :param seconds: how long the server may take to answer.
     :raises ValueError: ``how`` is none of these.
     """
 
-    def __init__(self, client: Any, base_url: str, rid: str, how: str) -> None:
+    def __init__(self, client: Any, base_url: str, rid: str, how: str, seconds: float) -> None:
         if how not in ("disconnect", "direct", "router"):
             raise ValueError(f"args.ssefold_abort must be 'disconnect', 'direct' or 'router', not {how!r}")
         self._client = client
         self._base_url = base_url
         self._rid = rid
         self._how = how
+        self._seconds = seconds
         self._told = how == "disconnect"
 
     async def now(self) -> None:
@@ -38,15 +41,12 @@ class Freeing:
         if self._told:
             return
         self._told = True
-        task = asyncio.ensure_future(self._tell())
         try:
-            await asyncio.wait([task], timeout=_FREEING_SECONDS)
-        finally:
-            if not task.done():
-                task.cancel()
-                _log.warning("no answer to the abort of %s within %s s", self._rid, _FREEING_SECONDS)
-        if not task.cancelled() and task.done() and (error := task.exception()) is not None:
-            _log.warning("the abort of %s failed: %r", self._rid, error)
+            await within(self._seconds, self._tell())
+        except TimeoutError:
+            _log.warning("no answer to the abort of %s within %g s", self._rid, self._seconds)
+        except Exception as error:  # noqa: BLE001  # whatever the client raises
+            _log.warning("the abort of %s failed: %s", self._rid, without_urls(repr(error)))
 
     async def _tell(self) -> None:
         urls = [self._base_url]

@@ -18,10 +18,10 @@ StreamMode = Literal["auto", "cumulative", "incremental"]
 class CallTokens:
     """Tokens, logprobs and text of one call, as its updates are taken.
 
-    Only tokens with a logprob count: one without can not be trained on.  Where a server sends rows late, it sends them
+    Only tokens with a logprob count: one without cannot be trained on.  Where a server sends rows late, it sends them
     for all tokens at once, and the update that brings them replaces.
 
-    :param known: tokens that the first update stands behind.
+    :param known: number of tokens before the first update.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 
-_NEEDED = {"click", "rich", "httpx"}
+_NEEDED = ("click", "rich", "httpx")
 _NOT_INSTALLED = 2
 
 
@@ -26,5 +26,5 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in _NEEDED:
             raise
-        sys.stderr.write(f"ssefold: the command needs {missing}: pip install 'ssefold[cli]'\n")
+        sys.stderr.write(f"ssefold: the command needs {missing}: pip install {' '.join(_NEEDED)}\n")
         sys.exit(_NOT_INSTALLED)

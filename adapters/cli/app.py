@@ -1,15 +1,18 @@
-"""The ``ssefold`` command: its subcommands, its exit statuses, and how a failure is told.
+"""The ``ssefold`` command: its subcommands, its exit statuses, and how it reports a failure.
 
 Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
-something it needs is missing, or what it writes can not be written.  What a subcommand does is in its own module, which
+something it needs is missing, or a file cannot be read or written; 141 the reader of its
+output closed the pipe, as for any tool.  What a subcommand does is in its own module, which
 is imported when it is asked for: a third of a second for all of them is long for one.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -17,32 +20,36 @@ import click
 
 from ssefold import StreamError
 
-from .text import one_line
+from .check import words
+from .terminal import one_line
 
 _EPILOG = """\b
 Exit status:
   0  all is well
   1  the stream is bad, or what was compared differs
-  2  bad usage, or a file can not be read or written
+  2  bad usage, something needed is not installed, or a file cannot be read or written
+  141  the pipe that the output goes to was closed
 
 \b
 Shell completion:
   eval "$(_SSEFOLD_COMPLETE=bash_source ssefold)"     also zsh_source, fish_source
 """
 
+#: What a shell shows of a tool that SIGPIPE ends: 128 + 13.
+CLOSED_PIPE = 141
 
 #: Subcommand -> its module, in which it has the same name.
 _MODULES = {
-    "anonymize": "anonymize",
-    "check": "check_command",
-    "convert": "convert",
-    "demo": "demo_command",
+    "anonymize": "rewrite.anonymize",
+    "check": "check.command",
+    "convert": "rewrite.convert",
+    "demo": "demo.command",
     "diff": "diff",
-    "explain": "check_command",
+    "explain": "check.command",
     "inspect": "inspect",
-    "record": "record",
+    "record": "record.command",
     "replay": "replay",
-    "serve-fake": "serve",
+    "serve-fake": "playback.command",
 }
 
 
@@ -69,18 +76,35 @@ class App(click.Group):
             _tell("standard output", error)
             sys.exit(2)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments, and write help or version if they ask for it."""
+        with _closed_pipe():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
-            return super().invoke(ctx)
+            with _closed_pipe():
+                return super().invoke(ctx)
         except StreamError as error:
-            click.echo(f"ssefold: {one_line(str(error)) or type(error).__name__}", err=True)
+            click.echo(f"ssefold: {one_line(words(error)) or 'failed'}", err=True)
             ctx.exit(1)
         except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # whoever read has had enough: click ends quietly
             _tell(f"{ctx.invoked_subcommand} failed", error)
             ctx.exit(2)
+
+
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    """End quietly when the reader of standard output closes the pipe."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # What is still buffered would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+        sys.exit(CLOSED_PIPE)
 
 
 def _tell(unnamed: str, error: OSError) -> None:

@@ -10,12 +10,9 @@ from rich.text import Text
 
 from ssefold import Accumulator
 
-from .console import json_option, new_console, print_lines
-from .fold import Reading, fold_recording
-from .read import SOURCE, read_recording
-from .report import error_line, finish_words, sent_text
-from .text import as_json, number, one_line, plural, quoted
-from .tokens import Token, tokens_of
+from .reading import SOURCE, Folding, Reading, Recording, Token, fold_options, fold_recording, tokens_of
+from .report import error_dict, error_line, finish_words, sent_text
+from .terminal import as_json, json_option, new_console, number, one_line, plural, print_lines, quoted
 
 _EPILOG = """\b
 Examples:
@@ -29,9 +26,10 @@ Examples:
 @click.argument("a", type=SOURCE)
 @click.argument("b", type=SOURCE)
 @click.option("--tolerance", type=click.FloatRange(0), default=0.0, show_default=True, help="For logprobs.")
+@fold_options
 @json_option
 @click.pass_context
-def diff(ctx: click.Context, a: str, b: str, tolerance: float, json_: bool) -> None:
+def diff(ctx: click.Context, a: str, b: str, tolerance: float, how: Folding, json_: bool) -> None:
     """Compare what A and B say, output by output: token ids, logprobs, text, finish_reason.
 
     Versions and modes may differ, since what is compared is the answer.  Status 0: the same; 1: they differ, or one is
@@ -39,20 +37,21 @@ def diff(ctx: click.Context, a: str, b: str, tolerance: float, json_: bool) -> N
     """
     if a == b == "-":
         raise click.UsageError("only one of the two can be standard input")
-    readings = [fold_recording(read_recording(file)) for file in (a, b)]
+    readings = [fold_recording(Recording(file), how) for file in (a, b)]
     found = [
         difference
         for index in sorted({index for reading in readings for index in reading.outputs})
         for difference in _of_output(readings[0], readings[1], index, tolerance)
     ]
+    bad = [reading for reading in readings if reading.error is not None]
     if json_:
-        click.echo(as_json({"same": not found, "differences": found}))
-    else:
+        errors = [error_dict(reading) for reading in readings]
+        click.echo(as_json({"same": not found and not bad, "differences": found, "errors": errors}))
+    elif any(reading.outputs for reading in readings):
         print_lines(new_console(), _lines(found, readings))
-    for reading in readings:
-        if reading.error is not None:
-            click.echo(error_line(reading), err=True)
-    ctx.exit(1 if found or any(reading.error is not None for reading in readings) else 0)
+    for reading in bad:
+        click.echo(error_line(reading), err=True)
+    ctx.exit(1 if found or bad else 0)
 
 
 def _of_output(a: Reading, b: Reading, index: int, tolerance: float) -> Iterator[dict[str, Any]]:
@@ -118,7 +117,11 @@ def _lines(found: list[dict[str, Any]], readings: list[Reading]) -> Iterator[Tex
     if not found:
         outputs = readings[0].outputs
         count = sum(len(output.token_ids) for output in outputs.values())
-        yield Text(f"the same: {plural(len(outputs), 'output')}, {plural(count, 'token')}", style="green")
+        said = f"{plural(len(outputs), 'output')}, {plural(count, 'token')}"
+        if any(reading.error is not None for reading in readings):
+            yield Text(f"no difference in what was read ({said}), but not both streams are whole", style="yellow")
+        else:
+            yield Text(f"the same: {said}", style="green")
     for one in found:
         if "message" in one:
             yield Text(f"output {one['index']}: {one['what']} differs: {one_line(one['message'])}", style="red")
@@ -131,7 +134,7 @@ def _lines(found: list[dict[str, Any]], readings: list[Reading]) -> Iterator[Tex
 def _words(token: dict[str, Any] | None) -> str:
     if token is None:
         return "nothing: it has ended"
-    text = f"  {quoted(token['text'], 40)}" if token["text"] else ""
+    text = f"  {quoted(token['text'], 40)}" if token["text"] and token["of"] == 1 else ""
     logprob = token["logprob"]
     exact = number(logprob) if logprob is None else repr(logprob)
     return f"id {token['token_id']}, logprob {exact}, event {token['event']} (byte {token['offset']:,}){text}"

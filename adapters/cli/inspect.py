@@ -4,22 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 from rich.text import Text
 
-from .arrays import routing_summary, summaries, top_p_summary
-from .console import json_option, new_console, print_lines
-from .fold import MODES, Mode, Reading, fold_recording
-from .html import html_report
-from .profile import Guess, guess_profile
-from .read import SOURCE, read_recording
-from .report import as_dict, error_line, field, finding_line, finish_words, mean_logprob, sent_text
-from .text import as_json, number, one_line, plural, quoted, surprise
-from .times import Reads, Timeline, percentile, read_sidecar, timeline_of
-from .tokens import Token, tokens_of
+from .output import OUTPUT, NewFile, name_files
+from .reading import (
+    SOURCE,
+    Folding,
+    Reading,
+    Reads,
+    Recording,
+    Timeline,
+    Token,
+    fold_options,
+    fold_recording,
+    percentile,
+    read_sidecar,
+    timeline_of,
+    tokens_of,
+)
+from .report import (
+    Guess,
+    as_dict,
+    error_line,
+    field,
+    finding_line,
+    finish_words,
+    guess_profile,
+    html_report,
+    is_told,
+    mean_logprob,
+    routing_summary,
+    sent_text,
+    summaries,
+    top_p_summary,
+)
+from .terminal import as_json, json_option, new_console, number, one_line, plural, print_lines, quoted, surprise
 
 _EPILOG = """\b
 Examples:
@@ -43,34 +65,34 @@ class Inspected:
 
 @click.command(epilog=_EPILOG, short_help="Look closely at a recording.")
 @click.argument("file", type=SOURCE)
-@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How the server was started.")
+@fold_options
 @click.option("--tokens", "with_tokens", is_flag=True, help="List every token.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report with pictures, one page, to this file.")
+@click.option("--html", type=OUTPUT, help="Write a report with pictures, one page, to this file.")
 @click.option("--layers", type=click.IntRange(1), help="Layers of the model, for the load of its experts.")
 @json_option
 @click.pass_context
 def inspect(
-    ctx: click.Context, file: str, mode: str, with_tokens: bool, html: str | None, layers: int | None, json_: bool
+    ctx: click.Context, file: str, how: Folding, with_tokens: bool, html: str | None, layers: int | None, json_: bool
 ) -> None:
     """Show lanes and server version, tokens by surprise, replay arrays, times and anomalies of FILE.
 
     Times come from the sidecar that `ssefold record` writes.
     """
-    recording = read_recording(file)
-    reading = fold_recording(recording, cast("Mode", mode))
+    reading = fold_recording(Recording(file), how)
     reads = read_sidecar(file, reading.size)
     timeline = timeline_of(reading, reads) if reads is not None else None
     found = Inspected(reading, guess_profile(reading), reads, timeline)
     if html is not None:
         _check_layers(reading, layers)
-        Path(html).write_text(html_report(found.reading, _facts(found), timeline, layers or 1), encoding="utf-8")
+        with NewFile(html, [file]) as new:
+            new.file.write(html_report(found.reading, _facts(found), timeline, layers or 1).encode("utf-8"))
+            new.commit()
     if json_:
         click.echo(as_json(_plain(found, with_tokens=with_tokens)))
     else:
         console = new_console()
         print_lines(console, _lines(found, with_tokens=with_tokens))
-        if html is not None:
-            print_lines(console, [Text(f"report written to {html}", style="dim")])
+    name_files(html)
     if reading.error is not None:
         click.echo(error_line(reading), err=True)
         ctx.exit(1)
@@ -89,7 +111,7 @@ def _check_layers(reading: Reading, layers: int | None) -> None:
 def _facts(found: Inspected) -> list[tuple[str, str]]:
     """About the body as a whole."""
     reading = found.reading
-    kind = "a response with stream=false" if reading.native else plural(len(reading.steps), "event")
+    kind = "a response with stream=false" if reading.native else plural(reading.events, "event")
     done = "" if reading.native else ", [DONE]" if reading.done else ", no [DONE]"
     facts = [("body", f"{plural(reading.size, 'byte')}, {kind}{done}")]
     if found.guess is not None:
@@ -98,8 +120,6 @@ def _facts(found: Inspected) -> list[tuple[str, str]]:
         facts.append(("times", "unknown: `ssefold record` keeps them"))
     else:
         facts.append(("times", _times(found.timeline, found.reads)))
-    if reading.error is not None:
-        facts.append(("error", f"{one_line(str(reading.error))} (byte {reading.error_at:,})"))
     return facts
 
 
@@ -124,9 +144,9 @@ def _lines(found: Inspected, *, with_tokens: bool) -> Iterator[Text]:
     reading = found.reading
     yield Text(one_line(reading.name), style="bold")
     for name, value in _facts(found):
-        yield field(name, value, "red" if name == "error" else "default")
+        yield field(name, value)
     for at, finding in enumerate(reading.findings_of(None)):
-        yield field("" if at else "anomalies", "").append_text(finding_line(finding))
+        yield field("" if at else "anomalies", "").append_text(finding_line(finding, told=is_told(finding, reading)))
     for index in sorted(reading.outputs):
         yield Text()
         yield from _output(reading, index, with_tokens=with_tokens)
@@ -158,7 +178,8 @@ def _output(reading: Reading, index: int, *, with_tokens: bool) -> Iterator[Text
         yield field("experts", f"{routing.numbers:,} numbers{shape}; {len(routing.load)} experts, busiest {chosen}")
     findings = reading.findings_of(index)
     for at, finding in enumerate(findings):
-        yield field("" if at else "anomalies", "").append_text(finding_line(finding))
+        line = finding_line(finding, told=is_told(finding, reading))
+        yield field("" if at else "anomalies", "").append_text(line)
     if not findings:
         yield field("anomalies", "none")
     if with_tokens:
@@ -174,7 +195,7 @@ def _coloured(tokens: Sequence[Token], whole: str | None) -> Text:
         if shown > _TEXT:
             text.append(f" … {len(whole) - shown:,} more characters", style="dim")
             break
-        text.append(quoted(token.text)[1:-1], style=surprise(token.chunk_logprob))
+        text.append(quoted(token.text)[1:-1], style=surprise(token.event_logprob))
         shown += len(token.text)
     return text if tokens else Text(quoted(whole))
 
@@ -183,7 +204,7 @@ def _surprises(worst: Sequence[Token]) -> Text:
     line = Text()
     for at, token in enumerate(worst):
         line.append(", " if at else "")
-        what = quoted(token.text, 24) if token.text else f"id {token.token_id}"
+        what = quoted(token.text, 24) if token.text and token.of == 1 else f"id {token.token_id}"
         line.append(f"#{token.position} {what} {number(token.logprob)}", style=surprise(token.logprob))
     return line
 
@@ -193,7 +214,9 @@ def _table(tokens: Sequence[Token]) -> Iterator[Text]:
     for token in tokens:
         logprob = number(token.logprob)
         line = Text(f"  {token.position:>7} {token.token_id:>9} {logprob:>9} {token.event:>6} {token.offset:>10}")
-        yield line.append(f"  {quoted(token.text)}" if token.text else "", style=surprise(token.logprob))
+        if token.of > 1:  # a bracket around the tokens of one event, and their text beside it
+            line.append("  " + ("┌" if not token.place else "└" if token.place == token.of - 1 else "│"))
+        yield line.append(f"  {quoted(token.text)}" if token.text else "", style=surprise(token.event_logprob))
 
 
 def _plain(found: Inspected, *, with_tokens: bool) -> dict[str, Any]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import click
 from rich.text import Text
 
-from .console import TERMINAL_TEXT, json_option, new_console, print_lines
-from .fold import MODES, Mode, Reading, fold_recording
-from .read import SOURCE, Recording, read_recording
+from .playback import TRANSPORTS, replay_through
+from .reading import SOURCE, Folding, Reading, Reads, Recording, fold_options, fold_recording, read_sidecar
 from .report import as_dict, error_line, report_lines
-from .text import as_json, one_line
-from .through import TRANSPORTS, replay_through
-from .times import Reads, read_sidecar
+from .terminal import TERMINAL_TEXT, as_json, json_option, new_console, one_line, print_lines
 
 _EPILOG = """\b
 Examples:
@@ -27,12 +22,12 @@ Examples:
 
 @click.command(epilog=_EPILOG, short_help="Fold a recording and print what it says.")
 @click.argument("file", type=SOURCE)
-@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How the server was started.")
 @click.option("--through", type=click.Choice(TRANSPORTS), help="Send it through this transport too, and compare.")
 @click.option("--timing", is_flag=True, help="With --through: at the pace of the recording.")
+@fold_options
 @json_option
 @click.pass_context
-def replay(ctx: click.Context, file: str, mode: str, through: str | None, timing: bool, json_: bool) -> None:
+def replay(ctx: click.Context, file: str, how: Folding, through: str | None, timing: bool, json_: bool) -> None:
     """Fold the recorded body in FILE (- for standard input) and print what it says.
 
     Any mode and version; gzip is undone; the JSON of a response with stream=false will do as well.  A bad stream gives
@@ -41,8 +36,9 @@ def replay(ctx: click.Context, file: str, mode: str, through: str | None, timing
     --through sends the bytes from a server on loopback through a real transport, cut into the reads that `ssefold
     record` kept.
     """
-    recording = read_recording(file)
-    reading = fold_recording(recording, cast("Mode", mode))
+    # Standard input can be read once only, and a transport is to get the bytes too.
+    recording = Recording(file) if through is None else Recording(file, Recording(file).read())
+    reading = fold_recording(recording, how)
     reads = read_sidecar(file, reading.size)
     if timing and (through is None or reads is None):
         raise click.UsageError("--timing needs --through and a recording with times (ssefold record keeps them)")
@@ -50,7 +46,7 @@ def replay(ctx: click.Context, file: str, mode: str, through: str | None, timing
         raise click.UsageError("--through needs an event stream; this is a response with stream=false")
     differences: list[str] = []
     numbers = ""
-    plain = as_dict(reading)
+    plain = as_dict(reading) if json_ else {}
     if through is not None:
         differences, numbers = _sent(through, recording, reading, reads, timing=timing)
         plain["through"] = {"transport": through, "numbers": numbers, "differences": differences}
@@ -75,4 +71,4 @@ def _sent(
     try:
         return replay_through(through, recording, reading, reads, timing=timing)
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"--through {through} needs {error.name}: pip install 'ssefold[{through}]'") from error
+        raise click.UsageError(f"--through {through} needs {error.name}: pip install {error.name}") from error

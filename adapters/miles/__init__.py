@@ -9,30 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator
+import logging
+import uuid
+from collections.abc import Sequence
 from contextlib import aclosing
-from importlib import import_module
 from typing import Any
 
-from ssefold import GenerateDecoder, IncompleteStreamError, ProtocolError, StreamError, Update
+from ssefold import GenerateDecoder
 
-from .._call.body import body_of
-from .._call.freeing import Freeing
-from .._call.tokens import CallTokens
-from .request import payload_of, prompt_ids_of
+from .._call import Exchange, Lookup
+from . import attempts
+from .request import check_sample, request_of
 from .sample import MilesCall
 
 __all__ = ["generate"]
 
-_UTILS = "miles.rollout.generate_utils.generate_endpoint_utils"
-#: What is miles', and where it lives; the last three are used where they are.
+_log = logging.getLogger("ssefold.adapters.miles")
+
+_UTILS = ("miles.rollout.generate_utils.generate_endpoint_utils",)
+#: What is miles', and where it lives; ``compute_routing_headers`` is used where there is one.
 _MILES = {
-    "GenerateFnOutput": "miles.rollout.base_types",
-    "http_utils": "miles.utils",
+    "GenerateFnOutput": ("miles.rollout.base_types",),
+    "http_utils": ("miles.utils.http_utils",),
     "compute_prompt_ids_from_sample": _UTILS,
     "compute_request_payload": _UTILS,
     "compute_routing_headers": _UTILS,
+    "update_sample_from_response": _UTILS,
 }
+_miles = Lookup("miles", "github.com/radixark/miles", globals(), _MILES)
+__getattr__ = _miles.own
 
 
 async def generate(input: Any) -> Any:
@@ -40,10 +45,13 @@ async def generate(input: Any) -> Any:
 
     :param input: miles' ``GenerateFnInput``; neither it nor its ``sampling_params`` are changed.
         ``input.args.ssefold_abort`` (``"disconnect"``; ``"direct"``, ``"router"``): how the server is freed when the
-        call is cancelled or aborted.
+        call is cancelled or aborted; ``ssefold_abort_timeout`` (5): seconds that it may take then, up to its terminal
+        chunk, and that the rest of the body may take after the ``finish_reason``; ``ssefold_fast_path`` (True): see
+        :class:`~ssefold.GenerateDecoder`.
     :returns: miles' ``GenerateFnOutput``, with the sample that was given, changed in place.
-    :raises AssertionError: the sample's status, the budget or the http client is not what it must be.
-    :raises ValueError: the stream, the server's in-band error or the payload can not be used; see
+    :raises AssertionError: the sample's status, the budget or the http client is not what it must be, or a check of
+        miles' own fails.
+    :raises ValueError: the stream, the server's in-band error, the sample or the payload cannot be used; see
         ``ssefold.StreamError``.
     :raises RuntimeError: the stream ended without a ``finish_reason``.
     """
@@ -51,141 +59,83 @@ async def generate(input: Any) -> Any:
     status = type(sample).Status
     if sample.status not in (status.PENDING, status.ABORTED):
         raise AssertionError(f"Sample status is {sample.status}")
+    check_sample(sample)
     params: dict[str, Any] = copy.deepcopy(input.sampling_params)
-    prompt_ids = prompt_ids_of(state, sample, _own("compute_prompt_ids_from_sample"))
-    input_ids = prompt_ids
-    if sample.response_length or sample.response:
-        input_ids = list(sample.tokens)
-        params.setdefault("max_new_tokens", args.rollout_max_response_len)
-        params["max_new_tokens"] -= len(input_ids) - len(prompt_ids)
-        if params["max_new_tokens"] < 0:
-            raise AssertionError(f"max_new_tokens: {params['max_new_tokens']} should not be less than 0")
-    payload = None
-    if params.get("max_new_tokens") != 0:
-        own = _own("compute_request_payload")
-        payload = payload_of(args, sample, input_ids, params, own, evaluation=input.evaluation)
-    output = _needed("GenerateFnOutput")
+    prompt_ids, payload = request_of(_miles, args, state, sample, params, evaluation=input.evaluation)
+    output = _miles["GenerateFnOutput"]
     if payload is None:
         sample.status = status.TRUNCATED
         return output(samples=sample)
-    headers_of = _own("compute_routing_headers")
+    headers_of = _miles.optional("compute_routing_headers")
     headers = None if headers_of is None else headers_of(args, sample)
-    client = _needed("http_utils")._http_client
-    if client is None:
+    http_utils = _miles["http_utils"]
+    if http_utils._http_client is None:
         raise AssertionError("http client not initialized; call init_http_client first")
-    base_url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}"
-    freeing = Freeing(client, base_url, payload["rid"], getattr(args, "ssefold_abort", "disconnect"))
+    if getattr(http_utils, "_distributed_post_enabled", False):
+        _log.warning("--use-distributed-post: responses are streamed by this process, not by miles' actors")
     if not sample.tokens:
         sample.tokens = list(prompt_ids)
-    await _stream_onto(sample, MilesCall(args, sample), state, _Call(client, base_url, payload, headers, freeing))
+    for attempt in range(1, attempts.ATTEMPTS + 1):
+        call = _Call(args, sample, {**payload, "rid": uuid.uuid4().hex}, headers, state, http_utils._http_client)
+        try:
+            await call.run()
+            break
+        except Exception as error:
+            if attempt == attempts.ATTEMPTS or state.aborted or not call.may_be_repeated(error):
+                raise
+            _log.info("attempt %d of %d failed: %r", attempt, attempts.ATTEMPTS, error)
+        await asyncio.sleep(attempts.PAUSE)
     return output(samples=sample)
 
 
-async def _stream_onto(sample: Any, onto: MilesCall, state: Any, call: _Call) -> None:
-    params: dict[str, Any] = call.payload["sampling_params"]
-    try:
-        async with aclosing(call.updates()) as updates:
-            async for update in updates:
-                onto.apply(update, *call.tokens.take(update))
-                if state.aborted:
-                    break
-    finally:
-        # No await in here: it must survive a cancellation.
-        sample.response = onto.response + call.tokens.text(
-            lambda token_ids: state.tokenizer.decode(
-                token_ids, skip_special_tokens=params.get("skip_special_tokens", True)
-            )
-        )
-        if not call.finished:
-            onto.cut()
-    if not call.finished:
-        if not state.aborted:
-            raise call.incomplete()
-        sample.status = type(sample).Status.ABORTED
-
-
 class _Call:
-    """One request and its response."""
+    """One request, and what it leaves on the sample."""
 
     def __init__(
-        self, client: Any, base_url: str, payload: dict[str, Any], headers: dict[str, str] | None, freeing: Freeing
+        self, args: Any, sample: Any, payload: dict[str, Any], headers: dict[str, str] | None, state: Any, client: Any
     ) -> None:
-        self.payload = payload
-        self.tokens = CallTokens("auto")
-        self.finished = False
-        self._client = client
-        self._url = f"{base_url}/generate"
-        self._headers = headers
-        self._freeing = freeing
-        self._decoder = GenerateDecoder()
+        def decode(token_ids: Sequence[int]) -> str:
+            skip = payload["sampling_params"].get("skip_special_tokens", True)
+            text: str = state.tokenizer.decode(list(token_ids), skip_special_tokens=skip)
+            return text
 
-    async def updates(self) -> AsyncGenerator[Update, None]:
-        """Send the request, and hand out its updates one at a time; nothing is read ahead.
+        self._sample = sample
+        self._state = state
+        self._decoder = GenerateDecoder(fast_path=getattr(args, "ssefold_fast_path", True))
+        self._onto = MilesCall(args, sample, payload, _miles["update_sample_from_response"], decode)
+        self._exchange = Exchange(args, client, payload, headers, self._decoder)
 
-        :raises StreamError: what the body says does not fit, or the server reports an error.
+    async def run(self) -> None:
+        """Stream the response onto the sample.
+
+        :raises StreamError: what the body says does not fit, the server reports an error, or the body is not whole.
         """
+        status = self._sample.status
         try:
-            async with self._client.stream("POST", self._url, json=self.payload, headers=self._headers) as response:
-                response.raise_for_status()
-                try:
-                    async with aclosing(body_of(response)) as body:
-                        async for data in body:
-                            for update in self._decoder.feed(data):
-                                if update.index:
-                                    raise ProtocolError(
-                                        f"index {update.index} came in answer to a request for one output"
-                                    )
-                                self.finished = update.finish_reason is not None
-                                yield update
-                            if self._decoder.error is not None:
-                                raise self._decoder.error
-                finally:
-                    # Before the response is closed: a server forgets the id of a client that has gone.
-                    if not self.finished:
-                        await self._freeing.now()
-        except asyncio.CancelledError:
-            # Cancelled before there was a response to close.
-            if not self.finished:
-                await self._freeing.now()
+            async with aclosing(self._exchange.updates()) as updates:
+                async for update in updates:
+                    self._onto.apply(update)
+                    if update.finish_reason is not None:
+                        await self._onto.end(self._decoder.outputs[0])
+                    elif self._state.aborted:
+                        await self._exchange.stop()
+            if not self._onto.ended and not self._state.aborted:
+                raise self._exchange.incomplete()
+        except BaseException:
+            if not self._onto.ended:
+                await self._keep_what_came()
+                self._sample.status = status
             raise
+        if not self._onto.ended:
+            await self._onto.cut(self._decoder.outputs.get(0))
+            self._sample.status = type(self._sample).Status.ABORTED
 
-    def incomplete(self) -> StreamError:
-        """Why the body ended without a ``finish_reason``, once it has."""
+    def may_be_repeated(self, error: Exception) -> bool:
+        """Nothing has arrived, and another attempt may do better."""
+        return not self._onto.received and attempts.worth_another(error, from_client=error is self._exchange.lost)
+
+    async def _keep_what_came(self) -> None:
         try:
-            self._decoder.close()
-        except StreamError as error:
-            return error
-        return IncompleteStreamError("the body ended without a terminal finish_reason")
-
-
-def _needed(name: str) -> Any:
-    """Something of miles': what was set on this module, else miles' own, as it is now."""
-    return globals()[name] if name in globals() else __getattr__(name)
-
-
-def _own(name: str) -> Any:
-    """The same for what a version of miles may not have; None then."""
-    if name in globals():
-        return globals()[name]
-    try:
-        return getattr(import_module(_MILES[name]), name, None)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{_MILES[name]}.".startswith(f"{error.name}."):
-            return None
-        raise
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MILES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _MILES[name]
-    try:
-        return import_module(f"{home}.{name}") if name == "http_utils" else getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{home}.{name}".startswith(error.name):
-            raise
-        raise ModuleNotFoundError(
-            f"ssefold.adapters.miles needs miles for {name}, and {home} can not be imported. Install miles from its own"
-            " repository (github.com/radixark/miles)",
-            name=home,
-        ) from None
+            await self._onto.cut(self._decoder.outputs.get(0))
+        except Exception:  # noqa: BLE001  # the error on its way is the one to be told
+            _log.exception("what had arrived of a response that was cut could not be put onto the sample")

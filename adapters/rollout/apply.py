@@ -1,4 +1,4 @@
-"""One update onto one sample: every claim checked first, then a commit that can not fail.
+"""One update onto one sample: every claim checked first, then a commit that cannot fail.
 
 The core has made sure that an update is right by itself; here it must also go on where the sample stands, and bring for
 its tokens what the other tokens of the sample have.  Knows states and updates; knows nothing of requests.
@@ -62,7 +62,7 @@ def apply_update(state: State, update: Update) -> None:
 def check_leftovers(state: State) -> None:
     """Refuse to build on a call whose tokens lack what a trainer needs of each token.
 
-    An abort may come without replay arrays (from the queue it does), and a call behind it can not make up for them.
+    An abort may come without replay arrays (from the queue it does), and a later call cannot make up for them.
 
     :raises RolloutError: the tokens can only be dropped.
     """
@@ -119,7 +119,7 @@ def _pending_after(state: State, update: Update, end: int) -> int:
     before = 0 if update.replace else state.pending
     if scored > count or (scored and (before or state.unscored)):
         raise ProtocolError(
-            f"{scored} logprobs came with {count} tokens, behind {before + state.unscored} sampled tokens that have"
+            f"{scored} logprobs came with {count} tokens, after {before + state.unscored} sampled tokens that have"
             " none: they must cover every sampled token; was return_logprob set in every request?"
         )
     pending, given = before + count - scored, end - state.base.tokens
@@ -153,7 +153,7 @@ def _check_asked_for(state: State, update: Update, start: int) -> None:
     """A call that ran to its end must have brought the replay arrays that ``next_payload`` asked for."""
     reason = update.finish_reason
     given = start - state.base.tokens + len(update.token_ids)
-    # An abort may be gone on with or dropped (`check_leftovers`); a request of the caller's own may not have asked.
+    # An abort may be resumed or dropped (`check_leftovers`); a request of the caller's own may not have asked.
     if reason is None or reason.type == "abort" or not given or not state.scores_due:
         return
     if state.shape is not None and update.routed_experts is None:

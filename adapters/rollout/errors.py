@@ -1,4 +1,4 @@
-"""The ways in which using a sample can go wrong by themselves.
+"""Errors raised by ``RolloutSample`` and ``run``.
 
 What a stream says and does not fit is the core's own ``ProtocolError`` or ``ReplayError``; these are for calls that
 make no sense at the moment they are made, and for running out of servers.  Knows nothing of samples.
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class RolloutError(StreamError, ValueError):
-    """The sample can not do what was asked of it now; the message says what to do first."""
+    """The sample cannot do what was asked of it now; the message says what to do first."""
 
 
 class FailoverError(StreamError, RuntimeError):
     """Every attempt failed; the cause is the last one's failure.
 
-    :ivar failures: endpoint and error of each attempt, in order.
+    :ivar failures: endpoint (without user, password and query) and error of each attempt, in order.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Replay arrays of a whole rollout, put together from those of its calls.
 
 Each call describes only what it sampled itself: top-p rows of its own tokens, routing from ``routed_experts_start_len``
-on.  Here they are set one behind the other, and a place for which nothing came is either one that needs nothing (the
+on.  Here they are joined in order, and a place for which nothing came is either one that needs nothing (the
 loss mask is 0 there) or an error: a row that is off by one is a wrong gradient.  Knows nothing of calls and requests.
 """
 
@@ -34,7 +34,7 @@ class TopPRows:
     def check_room(self, replay: TopPReplay) -> None:
         """Offsets are int32.
 
-        :raises ReplayError: they can not count the ids of one more call.
+        :raises ReplayError: they cannot count the ids of one more call.
         """
         if len(self._ids) + len(replay.token_ids) > _INT32_MAX:
             raise ReplayError(

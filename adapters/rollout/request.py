@@ -1,7 +1,7 @@
-"""The request that goes on with a sample: what it may still ask for, given what it has.
+"""The request that resumes a sample: what it may still ask for, given what it has.
 
 A continued answer is a new request to a server that knows nothing of the first, so limits that count tokens shrink by
-what is there, and what can not be continued is refused.  Source: SGLang ``sampling/sampling_params.py`` and
+what is there, and what cannot be continued is refused.  Source: SGLang ``sampling/sampling_params.py`` and
 ``managers/io_struct.py::GenerateReqInput``.  Knows parameters and numbers, nothing of the sample.
 """
 
@@ -32,7 +32,7 @@ def own_params(sampling_params: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         params: dict[str, Any] = thaw({} if sampling_params is None else sampling_params)
     except PayloadError as error:
-        raise RolloutError(f"sampling_params can not be sent as JSON: {error}") from error
+        raise RolloutError(f"sampling_params cannot be sent as JSON: {error}") from error
     if params.get("n") not in (None, 1):
         raise RolloutError(f"sampling_params.n is {params['n']!r}: a sample is one output; make one sample for each")
     for name in ("max_new_tokens", "min_new_tokens"):

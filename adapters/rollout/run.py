@@ -1,8 +1,8 @@
-"""A sample over several servers: when one dies or sheds it, go on with the next from the tokens that came.
+"""A sample over several servers: when one dies or sheds it, the next one resumes it.
 
-Which failures may be gone on from is decided here, and nothing else: bytes are the transport's business, tokens the
-sample's.  A stream that contradicts itself, or a request that the server refuses, is raised: another server would not
-make it right.
+Which failures another server may cure is decided here, and nothing else: bytes are the transport's business, tokens the
+sample's.  Errors that another server would repeat are raised: a stream that contradicts
+itself, a request that the server refuses.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from ssefold import IncompleteStreamError, ServerError, StreamError, Update
 from ssefold.transports import TransportError
+from ssefold.transports._engine import printable_url, without_urls
 
 from .errors import FailoverError, RolloutError
 from .sample import RolloutSample
@@ -32,17 +33,17 @@ async def run(
 
     A call that fails because of its server (no connection, a broken or silent one, status 429 or 5xx, an error event
     that is not the request's fault, an abort with status 503, a body that ends early) is followed by one to the next
-    endpoint, which goes on from the tokens that came.  Tokens that can not be built on (without the top-p rows
+    endpoint, which resumes the sample.  Tokens that cannot be resumed (without the top-p rows
     that were asked for, or in the middle of a grammar) are sampled again.  ``sample.calls`` says which tokens came from
     where.
 
     :param endpoints: URLs of servers, taken in turn, as ``http://host:port`` or with the path; read anew for each call,
-        so that a list may be kept up to date meanwhile.
+        so that a list may be kept up to date meanwhile.  User, password and query are in no message and no record.
     :param transport: opens a stream for a url and a payload.
     :param attempts: how many calls may be made; the default of one is no failover.
     :returns: the sample that was given.
     :raises FailoverError: the last attempt failed as well; with one attempt, the failure itself.
-    :raises StreamError: what no other server would make right; the sample keeps what came before.
+    :raises StreamError: what another server would repeat; the sample keeps the tokens before it.
     :raises RolloutError: no endpoints, or attempts is no whole number from 1.
     """
     if type(attempts) is not int or attempts < 1:
@@ -57,12 +58,14 @@ async def run(
         except StreamError as error:
             if not _elsewhere(error):
                 raise
-            failures.append((endpoint, error))
+            failures.append((printable_url(endpoint), error))
             if len(failures) < attempts:
                 continue
             if attempts == 1:
                 raise
-            raise FailoverError(_account(sample, failures), failures=failures, partial=error.partial) from error
+            raise FailoverError(
+                _account(sample, failures, endpoints), failures=failures, partial=error.partial
+            ) from error
         if sample.status == "aborted":
             break
     return sample
@@ -72,7 +75,7 @@ async def _call(sample: RolloutSample, endpoint: str, transport: Transport) -> N
     try:
         payload = sample.next_payload(source=endpoint)
     except RolloutError:
-        # What the last call left can not be built on.
+        # What the last call left cannot be built on.
         sample.rollback()
         payload = sample.next_payload(source=endpoint)
     async with transport(_generate_url(endpoint), payload) as stream:
@@ -99,10 +102,13 @@ def _elsewhere(error: StreamError) -> bool:
     return isinstance(error, IncompleteStreamError)
 
 
-def _account(sample: RolloutSample, failures: Sequence[tuple[str, StreamError]]) -> str:
-    tried = "; ".join(f"{endpoint}: {type(error).__name__}: {str(error)[:160]}" for endpoint, error in failures[-4:])
+def _account(sample: RolloutSample, failures: Sequence[tuple[str, StreamError]], endpoints: Sequence[str]) -> str:
+    tried = "; ".join(
+        f"{place}: {type(error).__name__}: {without_urls(str(error), *endpoints)[:160]}"
+        for place, error in failures[-4:]
+    )
     return (
-        f"{len(failures)} attempts failed, the sample has {len(sample.token_ids)} tokens and can be gone on with:"
+        f"{len(failures)} attempts failed, the sample has {len(sample.token_ids)} tokens and can be resumed:"
         f" {tried}. Raise attempts, or look at the servers"
     )
 

@@ -55,7 +55,7 @@ class RolloutArrays(NamedTuple):
 class RolloutSample:
     """One prompt and its response, over as many ``/generate`` calls as it takes.
 
-    A call that is aborted, cut or lost is gone on with where it stopped, on any server::
+    A call that is aborted, cut or lost is resumed where it stopped, on any server::
 
         sample = RolloutSample(prompt_ids, sampling_params={"max_new_tokens": 512})
         while not sample.done:
@@ -173,13 +173,13 @@ class RolloutSample:
 
     @property
     def done(self) -> bool:
-        """True when there is nothing to go on with: completed, truncated or failed."""
+        """True when there is nothing to resume: completed, truncated or failed."""
         return self.status in ("completed", "truncated", "failed")
 
     # ---- what changes it
 
     def begin_call(self, *, rid: str | None = None, source: str | None = None, routed_from: int = 0) -> None:
-        """A new call begins: what the next updates give stands behind what is there.
+        """A new call begins: what the next updates give follows what is there.
 
         :meth:`next_payload` does this; call it yourself only with a request that you made yourself.
 
@@ -204,7 +204,7 @@ class RolloutSample:
         Everything in it is the caller's own; ``rid`` is new each time.
 
         :param source: name of the server that is asked, kept in :attr:`calls`.
-        :raises RolloutError: the sample is done, or what the last call left can not be gone on with (see
+        :raises RolloutError: the sample is done, or what the last call left cannot be resumed (see
             :meth:`rollback`).
         """
         state = self._state
@@ -217,7 +217,7 @@ class RolloutSample:
         grammar = grammar_of(state.params)
         if grammar is not None and state.given:
             raise RolloutError(
-                f"sampling_params.{grammar} can not be gone on with in the middle of an output: the server would start"
+                f"sampling_params.{grammar} cannot be resumed in the middle of an output: the server would start"
                 " the grammar anew. rollback() and sample the turn again"
             )
         check_leftovers(state)
@@ -252,7 +252,7 @@ class RolloutSample:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise RolloutError(f"text must be a string, found {type(text).__name__}")
         if self.status == "failed":
-            raise RolloutError(f"the sample has failed ({state.finish!r}): there is nothing to go on with")
+            raise RolloutError(f"the sample has failed ({state.finish!r}): there is nothing to resume")
         check_leftovers(state)
         state.close_call()
         state.token_ids.extend(ids)
@@ -264,7 +264,7 @@ class RolloutSample:
     def rollback(self) -> None:
         """Forget everything that the last call gave, as if it had not been made.
 
-        For tokens that can not be trained on: of a call that was cut before its top-p rows came (they come with the
+        For tokens that cannot be trained on: of a call that was cut before its top-p rows came (they come with the
         terminal chunk; have the server abort instead of closing the connection), that ended without them, or without
         logprobs.
         """

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssefold import FinishReason, ReplayRows
+from ssefold.transports._engine import printable_url
 
 from .call import Call, WeightSpan
 from .replay import TopPRows
@@ -72,6 +73,8 @@ class State:
 
     def open_call(self, rid: str | None, source: str | None, routed_from: int, *, scores_due: bool) -> None:
         """A call begins where the response ends now."""
+        if source is not None and "://" in source:
+            source = printable_url(source)  # a record that travels
         self.close_call()
         self.set_base(routed_from)
         self.calls.append(Call(rid, source, len(self.token_ids), len(self.token_ids), None))

@@ -1,4 +1,4 @@
-"""The text of a rollout: pieces behind one another, the tail of which may still be rewritten.
+"""The text of a rollout: pieces in order, the tail of which may still be rewritten.
 
 Knows characters and nothing of tokens.
 """

@@ -16,6 +16,9 @@ def payload_of(
 ) -> dict[str, Any]:
     """The body of the request.
 
+    With images, the first call sends the text of the prompt, so that the server expands the images' places by its own
+    rules; a later one sends the ids, expanded prompt and partial response, since no text says the latter.
+
     :param params: sampling parameters with the budget that is left.
     :param encode_image: an image to what SGLang takes in ``image_data``; None if there are none.
     """
@@ -29,12 +32,12 @@ def payload_of(
         payload["return_routed_experts"] = True
     images = sample.multimodal_inputs.get("images") if sample.multimodal_inputs else None
     if images and encode_image is not None:
-        # The text of the prompt, so that the server expands the images' places by its own rules.
         payload["image_data"] = [encode_image(image) for image in images]
-        payload["text"] = sample.prompt
-    else:
-        payload["input_ids"] = copied(prompt_ids)
-    return payload
+        if not sample.response_length:
+            return {**payload, "text": sample.prompt}
+        # What slime prepares may be the prompt alone, where its processor gave nothing for the trainer.
+        prompt_ids = sample.tokens
+    return {**payload, "input_ids": copied(prompt_ids)}
 
 
 def headers_of(args: Any, sample: Any) -> dict[str, str] | None:

@@ -1,7 +1,7 @@
 """One call's tokens onto slime's ``Sample``: from the state before the call, and back to it when a chunk says so.
 
 Everything goes through ``Sample.append_response_tokens``, which does slime's own checks.  What stands here is what that
-method can not know: which state a call started from, and that top-p rows come with the terminal chunk only, so that a
+method cannot know: which state a call started from, and that top-p rows come with the terminal chunk only, so that a
 sample which has rows already is without them while the next call streams.  Source: slime ``utils/types.py``.  Knows
 nothing of streams and requests.
 """
@@ -39,13 +39,13 @@ class SampleCall:
         self._top_p_token_ids = sample.rollout_top_p_token_ids
         self._top_p_token_offsets = sample.rollout_top_p_token_offsets
         self._routed_experts = sample.rollout_routed_experts
-        # The sample's rows were taken off it, as tokens without rows came behind them.
+        # The sample's rows were taken off it, as tokens without rows followed.
         self._rows_off = False
 
     def apply(self, update: SGLangStreamUpdate) -> None:
         """Append what an update brings.
 
-        :raises ValueError: the sample refuses it, or it can not be trained on.
+        :raises ValueError: the sample refuses it, or it cannot be trained on.
         """
         reason = update.meta_info.get("finish_reason")
         finish = FinishReason.parse(reason) if reason else None
@@ -85,7 +85,7 @@ class SampleCall:
         """The call was cut."""
         if self._rows_off:
             _log.warning(
-                "top-p rows of %d response tokens were dropped: the call behind them was cut before its own came."
+                "top-p rows of %d response tokens were dropped: the next call was cut before its own came."
                 " Server abort instead of request abort keeps them (replay data comes with the terminal chunk)",
                 self._response_length,
             )
@@ -130,7 +130,7 @@ def _check_log_probs(update: SGLangStreamUpdate) -> None:
         at = update.log_probs.index(None)
         raise PayloadError(
             f"the logprob of token {update.tokens[at]} (number {at} of {len(update.tokens)}) is null, which is how"
-            " SGLang writes NaN and infinity: it can not be trained on. Look at the sampler's numerics (temperature,"
+            " SGLang writes NaN and infinity: it cannot be trained on. Look at the sampler's numerics (temperature,"
             " top_p, weights that were loaded last)"
         )
 

@@ -46,7 +46,7 @@ class SGLangStreamAccumulator:
     :param tokens: their ids.
     :param log_probs: their logprobs.
     :raises ValueError: an unknown ``output_mode``, an ``output_length`` that is no whole number from 0, or ``tokens``
-        or ``log_probs`` that can not be iterated or are more than ``output_length``.
+        or ``log_probs`` that cannot be iterated or are more than ``output_length``.
     """
 
     def __init__(

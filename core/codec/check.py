@@ -1,4 +1,4 @@
-"""Is plain data the state of an output?  For bytes that a stranger may have written.
+"""Is plain data the state of an output?  For bytes from an untrusted source.
 
 A checksum says that bytes were not altered by accident; it does not say who wrote them.  So before a state is made of
 them, each field must have its type and the lengths must fit.  Knows the fields and nothing of folding.
@@ -41,7 +41,7 @@ def _check(value: Any, where: str, fields: Mapping[str, Callable[[Any], bool]]) 
         raise ValueError(f"{where} has other fields than it must: {sorted(value.keys() ^ fields.keys())}")
     for name, fits in fields.items():
         if not fits(value[name]):
-            raise TypeError(f"{where}: field {name} can not be a {type(value[name]).__name__} of that content")
+            raise TypeError(f"{where}: field {name} cannot be a {type(value[name]).__name__} of that content")
 
 
 def _is(*types: type) -> Callable[[Any], bool]:

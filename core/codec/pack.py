@@ -1,7 +1,7 @@
-"""A container for a state made of plain data: versioned, checksummed, and safe to read from anywhere.
+"""A container for a state made of plain data: versioned, checksummed, and safe to read from an untrusted source.
 
-``pickle`` would run what a stranger wrote; this reads nothing but data.  It holds what JSON holds, exactly (every int,
-NaN, -0.0, lone surrogates), and ``bytes``, arrays and int32 views, which lie behind the JSON as they are in memory.
+``pickle`` would execute code from the file; this reads only data.  It holds what JSON holds, exactly (every int,
+NaN, -0.0, lone surrogates), and ``bytes``, arrays and int32 views, which follow the JSON as they are in memory.
 The same state always gives the same bytes.  This module does not know what a state means.
 
 ===================  ===================================================================================================
@@ -17,8 +17,8 @@ The same state always gives the same bytes.  This module does not know what a st
 ``digest``           SHA-256 of all bytes before it
 ===================  ===================================================================================================
 
-SHA-256 rather than a CRC: damage inside a training state is found by nobody later, and 2**-32 is a chance that a fleet
-meets.  It guards against accidents only: who can write the file can write the digest.
+SHA-256 rather than a CRC: undetected damage in a training state would never show, and a large fleet does hit a chance
+of 2**-32.  It detects accidents only: an attacker who can write the file can write the digest.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _open(kind: str, whole: memoryview) -> tuple[memoryview, memoryview]:
     if len(whole) < _HEAD.size or bytes(whole[:8]) != _MAGIC:
         raise SnapshotError(f"not a snapshot: {len(whole)} bytes that do not start with {_MAGIC!r} and a header")
     _, version, name_size, tree_size, sections_size = _HEAD.unpack_from(whole)
-    # First of all, since everything behind it is the version's own.
+    # First of all, since everything after it depends on the version.
     if version != VERSION:
         raise SnapshotError(
             f"the snapshot is of format version {version}, this release reads version {VERSION}:"
@@ -143,7 +143,7 @@ class _Sections:
 
 
 def _lower(value: object, sections: list[memoryview], depth: int) -> Any:
-    """Turn a value into what JSON can say, and put aside what it can not."""
+    """Turn a value into what JSON can express, and put aside what it cannot."""
     if value is None or isinstance(value, (str, float)):
         return value
     if isinstance(value, int):

@@ -10,6 +10,7 @@ knows nothing of the others, of events and of failures: nothing here raises.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ..fold import OutputState, json_backend
@@ -65,10 +66,9 @@ class Matcher:
         #: What the payloads end with, as far as it tells them from those of other outputs.
         self.tail: bytes = b""
 
-    def begin(self, data: bytes, at: int) -> int:
-        """Begin with the payload that begins at ``at``; returns as :meth:`advance`."""
-        template = self.template
-        found = None if template is None else template.parts[0].match(data, at)
+    def begin(self, data: bytes, at: int, parts: Sequence[re.Pattern[bytes]]) -> int:
+        """Begin with what begins at ``at``: a payload or an event, as ``parts`` say.  Returns as :meth:`advance`."""
+        found = parts[0].match(data, at)
         if found is None:
             return -1
         self._groups = found.groups()
@@ -78,13 +78,10 @@ class Matcher:
         self.is_at_end = False
         self._new = []
         self._place = self._offset = 0
-        return self.advance(data, found.end())
+        return self.advance(data, found.end(), parts)
 
-    def advance(self, data: bytes, at: int) -> int:
-        """Go on at ``at``; returns the offset up to which the payload is of the form, or -1 if it is not."""
-        template = self.template
-        if template is None:
-            return -1
+    def advance(self, data: bytes, at: int, parts: Sequence[re.Pattern[bytes]]) -> int:
+        """Go on at ``at``; returns the offset up to which it is of the form, or -1 if it is not."""
         for held in self._held[self._place :]:
             offset = self._offset
             left = len(held) - offset
@@ -97,7 +94,7 @@ class Matcher:
             at += left
             place = self._place = self._place + 1
             self._offset = 0
-            found = template.parts[place].match(data, at)
+            found = parts[place].match(data, at)
             if found is None:
                 return -1
             self._groups += found.groups(b"")
@@ -128,14 +125,14 @@ class Matcher:
                     held.extend(new)
         return update
 
-    def learn(self, payload: bytes) -> bool:
-        """Learn from a payload that the full path has just folded; True if there is a template now."""
+    def learn(self, payload: bytes) -> None:
+        """Learn from a payload that the full path has just folded."""
         self.template = None
         if self._waiting:
             self._waiting -= 1
-            return False
+            return
         if not is_settled(self._state) or b"\n" in payload or b"\r" in payload:
-            return False
+            return
         self._waiting = min(2**self._failures - 1, _MOST_WAITING)
         self._failures += 1
         spans = find_spans(payload)
@@ -148,8 +145,6 @@ class Matcher:
                 self.template = template
                 self._version = self._state.version
                 self._held = [bytearray(content) for _, content in held]
-                return True
-        return False
 
     def _holds(self, slot: Slot, content: bytes) -> bool:
         """Whether the content of a growing slot is all that the state holds of it."""

@@ -6,6 +6,8 @@ and how it frames an event; knows nothing of what a template is.
 
 from __future__ import annotations
 
+import re
+
 from ..fold import OutputState
 from ..sse.lines import end_of
 from ..update import Update
@@ -15,7 +17,7 @@ from .match import Matcher
 _LONGEST_TAIL = 24
 #: More objects than this would take more memory than the bytes in them.
 _MANY_READS = 1024
-_BEGIN, _END = b"data: ", b"\n\n"
+_FRAME = len(b"data: \n\n")
 
 
 class FastPath:
@@ -25,14 +27,16 @@ class FastPath:
     """
 
     def __init__(self, max_event_size: int) -> None:
-        self._max_size = max_event_size + len(_BEGIN)
+        self._max_size = max_event_size + _FRAME
         self._matchers: dict[int, Matcher] = {}
         # With several outputs, by the bytes after a payload's last colon: b"3}".
         self._by_tail: dict[bytes, Matcher] = {}
         self._only: Matcher | None = None
         #: The matcher of the only output, once there is a template to compare its events with.
         self.ready: Matcher | None = None
-        # What has come of the event that has not ended yet: its size, its last reads, and what was in many reads before.
+        # The parts of its template, with the frame that SGLang puts around a payload.
+        self._parts: list[re.Pattern[bytes]] = []
+        # What has come of the event that has not ended: its last reads, what was in many reads before, its size.
         self._reads: list[bytes | memoryview] = []
         self._front = bytearray()
         self._kept = 0
@@ -49,11 +53,9 @@ class FastPath:
         begin, size = 0, len(data)
         while begin < size:
             if self._kept:
-                at = matcher.advance(data, 0)
-            elif data.startswith(_BEGIN, begin):
-                at = matcher.begin(data, begin + 6)
+                at = matcher.advance(data, 0, self._parts)
             else:
-                break
+                at = matcher.begin(data, begin, self._parts)
             if at == size and not matcher.is_at_end and matcher.is_within():
                 self._reads.append(end_of(data, begin) if begin else data)
                 self._kept += size - begin
@@ -61,13 +63,13 @@ class FastPath:
                     self._front += b"".join(self._reads)
                     self._reads = []
                 return b"" if self._kept <= self._max_size else self.release()
-            if at < 0 or not data.startswith(_END, at) or self._kept + at - begin > self._max_size:
+            if at < 0 or not matcher.is_at_end or self._kept + at - begin > self._max_size:
                 break
             update = matcher.finish()
             if update is None:
                 break
             updates.append(update)
-            begin = at + 2
+            begin = at
             if self._kept:
                 self.release()
         if self._kept:
@@ -83,7 +85,10 @@ class FastPath:
     def fold(self, payload: bytes) -> Update | None:
         """What a payload adds to its output; None if the full path must say."""
         matcher = self._only or self._by_tail.get(payload[payload.rfind(b":") + 1 :])
-        if matcher is None or matcher.begin(payload, 0) != len(payload) or not matcher.is_at_end:
+        template = None if matcher is None else matcher.template
+        if matcher is None or template is None:
+            return None
+        if matcher.begin(payload, 0, template.parts) != len(payload) or not matcher.is_at_end:
             return None
         return matcher.finish()
 
@@ -103,8 +108,11 @@ class FastPath:
             self._by_tail.pop(matcher.tail, None)
             self._by_tail[tail] = matcher
             matcher.tail = tail
-        is_ready = matcher.learn(payload)
-        self.ready = self._only if is_ready else None
+        matcher.learn(payload)
+        template = matcher.template
+        self.ready = None if template is None else self._only
+        if self.ready is not None and template is not None:
+            self._parts = template.framed(b"data: ", b"\n\n")
 
     def forget(self, index: int) -> None:
         """The output has ended."""

@@ -1,8 +1,8 @@
 """Where the values of a payload stand: the map from which a template is made.
 
-Walks the top-level object and ``meta_info`` with the standard library's own scanner, once per learned payload.  A payload
-with anything unusual about its keys (twice the same, spelled with escapes) has no map.  Knows JSON's grammar and the
-name ``meta_info``, and nothing of what the values mean.
+Walks the top-level object and ``meta_info`` with the standard library's own scanner, once per learned payload.  A
+payload with anything unusual about its keys (twice the same, spelled with escapes) has no map.  Knows JSON's grammar
+and the name ``meta_info``, and nothing of what the values mean.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Span(NamedTuple):
     """The content of one value, in bytes.
 
     :ivar path: ``("text",)``, ``("meta_info", "output_token_logprobs")``.
-    :ivar kind: ``'"'`` for a string and ``"["`` for an array, whose content is what the quotes or brackets enclose; ``"0"``
-        for a number.  Other values have no span.
+    :ivar kind: ``'"'`` for a string and ``"["`` for an array, whose content is what the quotes or brackets enclose;
+        ``"0"`` for a number.  Other values have no span.
     """
 
     path: tuple[str, ...]

@@ -1,9 +1,9 @@
 """The form that the payloads of one output have: fixed pieces, and between them slots for what changes.
 
-Learned from one payload that was parsed and folded, and from the lanes that the output was found to have.  A slot is the
-content of a JSON string, array or number; its lane says whether it *grows* (begins with what the last payload had there)
-or is new each time.  Whatever else changes from payload to payload (a time stamp, a count) becomes a slot of its own
-once it was seen to change.
+Learned from one payload that was parsed and folded, and from the lanes that the output was found to have.  A slot is
+the content of a JSON string, array or number; its lane says whether it *grows* (begins with what the last payload had
+there) or is new each time.  Whatever else changes from payload to payload (a time stamp, a count) becomes a slot of its
+own once it was seen to change.
 
 A payload is of this form if it is ``piece slot piece slot ... piece`` to the last byte, and the content of each slot is
 by itself valid JSON content of the slot's type.  The pieces were parsed when they were learned, so such a payload is
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from ..fold import CUMULATIVE, READ_KEYS, OutputState, parse_payload
@@ -38,7 +39,7 @@ _IDS = rb"[0-9, ]*"
 _LIST = rb'[^"]*'
 _LIST_WITH_STRINGS = rb'[^"\]]*(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"|\](?!%s))[^"\]]*)*'
 _COUNT = rb"0|[1-9][0-9]{0,17}"
-_ONE_ROW = rb"\[-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,24}(?:[eE][-+]?[0-9]{1,2})?,(?:0|[1-9][0-9]{0,17}),null\]"
+_ONE_ROW = rb"\[-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,24}(?:[eE][-+]?[0-9]{1,2})?,%s,null\]"
 _NUMBER = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,24})?(?:[eE][-+]?[0-9]{1,2})?"
 
 _FIRST_KEY = re.compile(rb'[^"]*"[^"]*"')
@@ -76,11 +77,12 @@ class Template:
     :ivar text, ids, rows: places of these slots; None where there is no such.
     :ivar completion: place of ``completion_tokens``.
     :ivar counts, lists: places of the counters and of the token-aligned lists.
-    :ivar is_single: each chunk is one token: one plain row, and its id.
+    :ivar is_single: each chunk is one token: its id, and one plain row with the same id.
     :ivar is_indexed: it has an ``index``: in a batch, whose live lists may have run ahead of their counters.
     """
 
     __slots__ = (
+        "_patterns",
         "completion",
         "counts",
         "growing",
@@ -97,28 +99,26 @@ class Template:
 
     def __init__(self, payload: bytes, placed: Sequence[tuple[Slot, Span]], *, is_indexed: bool) -> None:
         edges = [0, *(edge for _, span in placed for edge in (span.start, span.end)), len(payload)]
-        cut = [payload[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        cut = [payload[start:end] for start, end in pairwise(edges)]
         self.pieces = pieces = tuple(cut[::2])
         self.slots = slots = [slot for slot, _ in placed]
         self.growing = [(slot, span) for slot, span in placed if slot.grows]
         self.is_indexed = is_indexed
         contents = {slot.role: content for slot, content in zip(slots, cut[1::2], strict=True)}
         self.is_single: bool = (
-            ROWS in contents
-            and re.fullmatch(_ONE_ROW, contents[ROWS]) is not None
-            and contents.get(IDS, b"0").isdigit()
-            and not any(slot.grows and slot.role != TEXT for slot in slots)
+            re.fullmatch(_ONE_ROW % re.escape(contents.get(IDS, b"?")), contents.get(ROWS, b"")) is not None
+            and list(contents).index(IDS) < list(contents).index(ROWS)
+            and not self.growing
             and LIST not in contents
         )
         lists = (LIST,) if self.is_single else (IDS, ROWS, LIST)
-        self.parts: list[re.Pattern[bytes]] = []
-        pattern = _skip(pieces[0])
+        patterns = [_skip(pieces[0])]
         for slot, content, piece in zip(slots, cut[1::2], pieces[1:], strict=True):
             if slot.grows:
-                self.parts.append(_compiled(pattern))
-                pattern = b""
-            pattern += _of_list(slot, content, piece) if slot.role in lists else _shape(slot) + _skip(piece)
-        self.parts.append(_compiled(pattern))
+                patterns.append(b"")
+            patterns[-1] += _of_list(slot, content, piece) if slot.role in lists else _shape(slot) + _skip(piece)
+        self._patterns = patterns
+        self.parts: list[re.Pattern[bytes]] = _compiled(b"", tuple(patterns), b"")
         places = {slot.role: place for place, slot in enumerate(slots)}
         self.text: int | None = places.get(TEXT)
         self.ids: int | None = places.get(IDS)
@@ -126,6 +126,10 @@ class Template:
         self.completion: int = next(place for place, slot in enumerate(slots) if slot.name == "completion_tokens")
         self.counts: list[int] = [place for place, slot in enumerate(slots) if slot.role == COUNT]
         self.lists: list[int] = [place for place, slot in enumerate(slots) if slot.role == LIST]
+
+    def framed(self, before: bytes, after: bytes) -> list[re.Pattern[bytes]]:
+        """The same as :attr:`parts` for a payload with something before and after it."""
+        return _compiled(before, tuple(self._patterns), after)
 
     def parsed(self, contents: Sequence[bytes]) -> dict[str, Any]:
         """A payload with these contents in its slots."""
@@ -207,8 +211,10 @@ def _shape(slot: Slot) -> bytes:
     """A group for the content of a slot whose end shows by itself."""
     if slot.role == TEXT:
         return b"(%s)" % _STRING
+    if slot.role == IDS:
+        return b"(?P<id>%s)" % _COUNT
     if slot.role == ROWS:
-        return b"(%s)" % _ONE_ROW
+        return b"(%s)" % (_ONE_ROW % b"(?P=id)")
     if slot.role == FREE:
         return b"(%s)" % (_NUMBER if slot.name == "0" else _PLAIN_STRING)
     return b"(%s)" % _COUNT
@@ -237,6 +243,8 @@ def _skip(piece: bytes) -> bytes:
 
 
 @lru_cache(maxsize=512)
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+def _compiled(before: bytes, patterns: tuple[bytes, ...], after: bytes) -> list[re.Pattern[bytes]]:
     # Takes ten times as long as all else that is learned, so outputs share it.
-    return re.compile(pattern, re.DOTALL)
+    whole = [re.escape(before) + patterns[0], *patterns[1:]]
+    whole[-1] += re.escape(after)
+    return [re.compile(pattern, re.DOTALL) for pattern in whole]

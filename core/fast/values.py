@@ -1,9 +1,9 @@
 """Parse what is new in a payload's slots, check that it adds up, and commit it.
 
-Ids and rows must be as many as each other and say the same ids, other token-aligned lists must be as long as the tokens,
-and each counter must be the total.  Only in a batch may cumulative lists have run ahead of their counters.  Token ids
-and rows are read by the same functions as on the full path, and committed by the same.  Knows nothing of how the slots
-were found; but white space that would end a line on the wire is left to the full path.
+Ids and rows must be as many as each other and say the same ids, other token-aligned lists must be as long as the
+tokens, and each counter must be the total.  Only in a batch may cumulative lists have run ahead of their counters.
+Token ids and rows are read by the same functions as on the full path, and committed by the same.  Knows nothing of how
+the slots were found; but white space that would end a line on the wire is left to the full path.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> 
     for place in template.counts:
         if new[place] != count:
             return None
-    number, token_id = new[template.rows or 0][1:-6].split(b",")
-    if (template.ids is not None and new[template.ids] != token_id) or state.count != have or have >= MAX_TOKENS:
+    if state.count != have or have >= MAX_TOKENS:
         return None
+    loads = json_backend()
     text: str | None = None
-    if template.text is not None:
-        raw = new[template.text]
-        try:
-            text = json_backend()(b'"%s"' % raw) if b"\\" in raw else raw.decode()
-        except ValueError:
-            return None
-    return grow(state, (int(token_id),), (float(number),), None, text, have + 1, (template, new))
+    try:
+        logprob, token_id, _ = loads(new[template.rows or 0])
+        if template.text is not None:
+            raw = new[template.text]
+            text = loads(b'"%s"' % raw) if b"\\" in raw else raw.decode()
+    except ValueError:
+        return None
+    return grow(state, (token_id,), (logprob,), None, text, have + 1, (template, new))
 
 
 def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
@@ -65,7 +66,7 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
                 return None
             rows = loads(b"[%s]" % raw)
             plain = plain_columns(rows)
-            width = state.row_width if not rows else 3
+            width = 3 if rows else state.row_width
             if plain is not None:
                 ids, logprobs = plain
             elif rows:

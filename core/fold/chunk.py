@@ -13,7 +13,7 @@ from ..errors import PayloadError
 from .finish import FinishReason
 
 _LARGEST = 2**63
-#: Strings and numbers that planning compares between chunks or counts by: nobody may skip over a change of one.
+#: Strings and numbers that planning compares between chunks or counts by: a change of one must never be skipped.
 READ_KEYS = frozenset(
     {
         "id",

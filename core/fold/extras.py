@@ -130,7 +130,9 @@ def _check_whole(
 
 
 def _counted(meta: Mapping[str, Any]) -> frozenset[str]:
-    return _MASKS if meta.get("output_token_sampling_mask_length") else frozenset()
+    # The mask alone: its counter counts nothing else.
+    counted = meta.get("output_token_sampling_mask_length")
+    return frozenset({"output_token_sampling_mask"} if counted else ())
 
 
 def _plan_named(

@@ -45,4 +45,4 @@ def _words(value: object) -> str:
     try:
         return str(value)
     except (ValueError, RecursionError):  # a number of thousands of digits
-        return f"a {type(value).__name__} that can not be printed"
+        return f"a {type(value).__name__} that cannot be printed"

@@ -73,7 +73,7 @@ class FinishReason:
 
     @classmethod
     def parse(cls, raw: Any) -> FinishReason | None:
-        """Read ``meta_info.finish_reason``; None while the output goes on.
+        """Read ``meta_info.finish_reason``; None while the output continues.
 
         :raises PayloadError: not an object, a string or null; no ``type``; a field of the wrong type.
         """
@@ -81,9 +81,9 @@ class FinishReason:
 
     @property
     def is_failure(self) -> bool:
-        """The output is no sample: the sampler broke down, or the server refused or lost the request.
+        """The output is no sample: the sampler produced NaN, or the server refused or lost the request.
 
-        A plain abort is no failure: somebody asked for it, and the tokens up to there are good.
+        A plain abort is no failure: it was requested, and the tokens up to there are good.
         """
         if self.type == "abort":
             return self.err_type is not None or (self.status_code is not None and self.status_code >= 400)
@@ -112,10 +112,10 @@ class FinishReason:
         return FinishReason, (copy_json(self.raw),)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"FinishReason is immutable: {name} can not be set")
+        raise AttributeError(f"FinishReason is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"FinishReason is immutable: {name} can not be deleted")
+        raise AttributeError(f"FinishReason is immutable: {name} cannot be deleted")
 
 
 def _text(fields: dict[str, Any], key: str) -> str | None:

@@ -58,7 +58,7 @@ def place_counted(
         if not terminal:
             return Place(CUMULATIVE, have)
         if queue_abort and length - total == total - have:
-            # Pending deltas, and behind them the whole list of the abort.
+            # Pending deltas, and after them the whole list of the abort.
             return Place(None, total, length - total)
     raise misfit(field, length, have, total, hint)
 
@@ -98,7 +98,7 @@ def keep_lane(name: str, known: Lane | None, found: Lane | None) -> Lane | None:
         return known or found
     raise ProtocolError(
         f"the {name} lane was {known} and is now {found}: a server keeps one mode for a whole answer. Was the request "
-        "moved to a server with other flags behind the stream?"
+        "moved to a server with other flags within the stream?"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the same request gives with ``stream=false``, rebuilt from what a stream left behind.
+"""What the same request returns with ``stream=false``, rebuilt from a stream.
 
 Source: SGLang ``managers/tokenizer_manager.py::_wait_one_response``: the non-streaming answer is the dict of the
 cumulative terminal chunk, without ``index``.  Knows the state; knows nothing of folding.

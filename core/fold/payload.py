@@ -29,7 +29,7 @@ def loads_json(data: bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if _SURROGATE.search(data):
-        # Escaped surrogates must come in pairs; one alone can not be written as UTF-8.  Nor may one stand in a value
+        # Escaped surrogates must come in pairs; one alone cannot be written as UTF-8.  Nor may one stand in a value
         # that is lost to a key that comes again.
         everything = json.loads(data, object_pairs_hook=list, parse_int=str, parse_float=str)
         json.dumps(everything, ensure_ascii=False).encode("utf-8")

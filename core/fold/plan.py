@@ -3,27 +3,40 @@
 Here stand the rules that need more than one lane: chunks that end an output in an odd way, what the other lanes prove
 about the text, which combinations a server started in a given mode can send, and where replay arrays belong.
 
+Questions are asked in the order of how surely they can be answered, so that a sure answer is not spoiled by a guess:
+
+1. Is it of this request (``request.py``)?  An ``id`` says so by itself.
+2. Does it carry tokens at all?  A scored prompt, a rejected request and an empty abort do not, whatever they list.
+3. Is it an abort out of the waiting queue?  Only such a chunk lacks ``prompt_tokens``; it is a snapshot in every mode.
+4. If so, is it glued behind pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the
+   last one again.  Both are asked before "are these the last tokens", since equal tokens make that true of glued ids as
+   well; where the ids are also the whole list, the text is asked.
+5. Snapshot or delta?  By counters, for rows before ids before other lists: a list as long as its counter, or as what is
+   new.  An empty list answers nothing, and a lane that is known stays.
+6. Only then the oddities that a wrong list could imitate: the last id repeated, ids lost, prompt ids in front.
+7. What does this prove of the text, which proves nothing itself?  The prefix test comes last.
+8. Are the values those that are known, and do all counters hold?
+
 Facts: SGLang ``managers/tokenizer_manager.py::_handle_abort_req`` (queue aborts),
 ``managers/schedule_batch.py::set_finish_with_abort`` (validation aborts).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..errors import ProtocolError, ReplayError
+from ..errors import ProtocolError
 from ..limits import MAX_TOKENS
-from ..replay.arrays import ReplayArray, TopPReplay, decode_int32
+from ..replay.arrays import ReplayArray, TopPReplay
 from .chunk import Chunk
 from .extras import ExtraStep, plan_extras
 from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together
+from .replays import plan_top_p, replay_array
 from .request import check_request
 from .state import OutputState
 from .text import TextStep
 from .tokens import ROWS, TokenStep, plan_tokens
 
-_TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 _EXTRAS_HINT = "The server sent an incomplete list (a slow reader on an old version?), or a gateway changed it"
 
 
@@ -57,7 +70,15 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
                 known = state.text
                 return _without_tokens(known.plan_abort(chunk.text, False) if chunk.text else known.plan_nothing())
     queue_abort = finish is not None and _is_queue_abort(state, chunk)
-    tokens = plan_tokens(state, chunk, queue_abort=queue_abort)
+    try:
+        tokens = plan_tokens(state, chunk, queue_abort=queue_abort)
+    except ProtocolError as error:
+        if finish is not None and finish.type == "abort" and not queue_abort and len(chunk.rows or ()) > 1:
+            raise ProtocolError(
+                f"{error} The chunk is an abort with meta_info.prompt_tokens: an abort that repeats everything is known "
+                "by having none (SGLang's _handle_abort_req). Does a gateway add it?"
+            ) from error
+        raise
     total = len(state.token_ids) + len(tokens.ids)
     if total > MAX_TOKENS:
         raise ProtocolError(
@@ -80,7 +101,7 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
         queue_abort=queue_abort,
         hint=_EXTRAS_HINT,
     )
-    top_p, whole = _plan_top_p(state, chunk.meta, len(tokens.ids), total)
+    top_p, whole = plan_top_p(state, chunk.meta, len(tokens.ids), total)
     return Plan(
         tokens,
         text,
@@ -88,8 +109,8 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
         extras,
         top_p,
         whole,
-        _replay_array(chunk.meta, "routed_experts"),
-        _replay_array(chunk.meta, "indexer_topk"),
+        replay_array(chunk.meta, "routed_experts"),
+        replay_array(chunk.meta, "indexer_topk"),
     )
 
 
@@ -169,13 +190,14 @@ def _check_delta(state: OutputState, chunk: Chunk, tokens: TokenStep, text: Text
     may have brought the tokens before (0.5.10 in a batch), so it is the counters that tell how many are new.
     """
     is_delta = tokens.rows_lane == INCREMENTAL or (text is not None and text.sure and text.lane == INCREMENTAL)
-    if not chunk.ids or not is_delta:
-        return
+    sent = len(chunk.ids or ())
+    if not is_delta or (not sent and (tokens.rows_lane == INCREMENTAL or not state.ids_sent)):
+        return  # rows that are deltas tell by themselves whether one is missing
     known = state.count or 0
     new = len(tokens.ids) if chunk.completion is None else chunk.completion - known
-    if len(chunk.ids) != new:
+    if sent != new:
         raise ProtocolError(
-            f"output_ids has {len(chunk.ids)} entries in a chunk of deltas, but {new} tokens are new "
+            f"output_ids has {sent} entries in a chunk of deltas, but {new} tokens are new "
             f"(meta_info.completion_tokens was {known} and is now {chunk.completion}): a chunk was lost or came "
             "twice on the way. Look at the gateways between"
         )
@@ -194,7 +216,7 @@ def _check_rows(state: OutputState, chunk: Chunk, tokens: TokenStep, total: int)
     if rows and rows < total:
         raise ProtocolError(
             f"meta_info.output_token_logprobs covers {rows} of {total} tokens at the end of the output: the last rows "
-            "did not come, so logprobs can not be aligned. Look for a gateway that drops meta_info"
+            "did not come, so logprobs cannot be aligned. Look for a gateway that drops meta_info"
         )
 
 
@@ -280,35 +302,3 @@ def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
             f"{'with' if other == INCREMENTAL else 'without'} --incremental-streaming-output. Set mode={other!r} or "
             "mode='auto', or change the server's flag (slime: --sglang-incremental-streaming-output)"
         )
-
-
-def _plan_top_p(state: OutputState, meta: Mapping[str, Any], new: int, total: int) -> tuple[TopPReplay | None, bool]:
-    for ids_key, offsets_key in _TOP_P_KEYS:
-        ids, offsets = meta.get(ids_key), meta.get(offsets_key)
-        if ids is None and offsets is None:
-            continue
-        if ids is None or offsets is None:
-            missing, present = (ids_key, offsets_key) if ids is None else (offsets_key, ids_key)
-            raise ReplayError(f"meta_info.{missing} is missing although meta_info.{present} came: both belong together")
-        replay = TopPReplay(
-            decode_int32(ids, field=f"meta_info.{ids_key}"), decode_int32(offsets, field=f"meta_info.{offsets_key}")
-        )
-        rows = len(replay)
-        if rows == new and state.top_p.rows + new == total:
-            state.top_p.check(replay)
-            return replay, False
-        if rows == total:
-            return replay, True
-        raise ReplayError(
-            f"meta_info.{offsets_key} has {rows + 1} entries: it must describe either this chunk's {new} new tokens "
-            f"({new + 1} entries) or the whole call ({total + 1}). A prefill/decode hand-over can lose rows: such a "
-            "sample can not be replayed"
-        )
-    return None, False
-
-
-def _replay_array(meta: Mapping[str, Any], name: str) -> ReplayArray | None:
-    value = meta.get(name)
-    if value is None:
-        return None
-    return ReplayArray(decode_int32(value, field=f"meta_info.{name}"), field=name)

@@ -114,7 +114,7 @@ def check_same(rows: Sequence[Any], ids: array[int], logprobs: array[float]) -> 
             raise ProtocolError(
                 f"{_FIELD}[{at}] was logprob {_null(logprob)}, id {token_id} and is now logprob "
                 f"{_null(parsed.logprobs[at])}, id {parsed.ids[at]}: a cumulative chunk must repeat the rows already "
-                "sent. Was the request restarted behind the stream (a retry in a gateway, or input_embeds retraction)?"
+                "sent. Was the request restarted within the stream (a retry in a gateway, or input_embeds retraction)?"
             )
 
 

@@ -89,7 +89,7 @@ class OutputState:
         #: ``output_ids`` / logprob rows came at least once.
         self.ids_sent: bool = False
         self.rows_sent: bool = False
-        #: How often rows came late, for tokens that had been handed out without.
+        #: How often rows arrived late, for tokens that had been returned without.
         self.catch_ups: int = 0
         self.extras: dict[str, Extra] = {}
         #: meta_info merged over the chunks, token-aligned lists left out.

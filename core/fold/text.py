@@ -1,8 +1,9 @@
-"""The text of one output: pieces or snapshots, joined when somebody asks.
+"""The text of one output: pieces or snapshots, joined when it is read.
 
-Text can not be told apart by itself ("a" then "a"), so the accumulator brings evidence from the other lanes.  Where
-there is none, the prefix test decides for the time being; lengths are kept so that the guess can be taken back, and
-then the next update rewrites from where the two readings differ.  Nothing here knows of ids, counters or chunks.
+Text alone does not show whether it is a delta or a snapshot ("a" then "a"), so the accumulator brings evidence from the
+other lanes.  Without evidence the prefix test decides for the time being; lengths are kept so that the guess can be
+corrected: then the next update rewrites from where the two readings differ.  Nothing here knows of ids, counters or
+chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class TextStep(NamedTuple):
 
 
 class TextLane:
-    """Text received so far.  ``plan_*`` changes nothing; ``apply`` can not fail."""
+    """Text received so far.  ``plan_*`` changes nothing; ``apply`` cannot fail."""
 
     __slots__ = ("_joined", "_marks", "lane", "length", "missing", "parts", "seen", "sure")
 
@@ -77,7 +78,7 @@ class TextLane:
         return TextStep(self.length, "", self.lane, self.sure)
 
     def plan_abort(self, text: str, glued: bool | None) -> TextStep:
-        """Place the text of a queue abort: a snapshot in every mode, maybe (``glued``) behind pending deltas.
+        """Place the text of a queue abort: a snapshot in every mode, perhaps (``glued``) after pending deltas.
 
         :raises ProtocolError: deltas and snapshot are glued together, but not in a way that can be taken apart.
         """
@@ -155,7 +156,7 @@ class TextLane:
     def _judge(self, text: str, evidence: Lane | None, sure: bool) -> tuple[Lane | None, bool]:
         if sure or self.length == 0:
             return evidence or self.lane, sure
-        # The prefix test, last of all: a snapshot goes on from what is known; a delta hardly ever does.
+        # The prefix test, last of all: a snapshot starts with what is known; a delta hardly ever does.
         goes_on = len(text) >= self.length and text.startswith(self.value())
         if evidence is None:
             return (CUMULATIVE if goes_on else INCREMENTAL), False
@@ -177,12 +178,12 @@ class TextLane:
             at = max(step.start - 20, 0)
             raise ProtocolError(
                 f"text is cumulative and was changed at character {step.start}: {known[at : step.start + 20]!r} is now "
-                f"{(known[at : step.start] + step.tail)[:40]!r}. Was the request restarted behind the stream, or are "
+                f"{(known[at : step.start] + step.tail)[:40]!r}. Was the request restarted within the stream, or are "
                 "two answers mixed? If mode='cumulative' was given, the server may need mode='incremental'"
             )
 
     def _as_deltas(self, text: str, sure: bool) -> TextStep:
-        # The chunks so far were read as snapshots and were deltas: put them one behind the other.
+        # The chunks so far were read as snapshots and were deltas: concatenate them.
         known = self.value()
         whole = "".join([known[:mark] for mark in self._marks]) + text
         start = common_prefix(known, whole)

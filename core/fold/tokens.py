@@ -40,8 +40,8 @@ class TokenStep(NamedTuple):
     :ivar ids: new token ids.
     :ivar rows: new logprob rows; more than ``ids`` when they catch up on tokens that came without.
     :ivar rows_first: index in the chunk's row list of the first new row.
-    :ivar glued: the chunk is an abort snapshot behind pending deltas; None if it may be.
-    :ivar caught_up: rows came for tokens that were handed out without; the update must carry everything again.
+    :ivar glued: the chunk is an abort snapshot after pending deltas; None if it may be.
+    :ivar caught_up: rows arrived for tokens that were returned without; the update must contain everything again.
     """
 
     ids: array[int]
@@ -267,7 +267,7 @@ def _abort_ids(state: OutputState, step: TokenStep, chunk: Chunk, ids: array[int
     if length == 1 and have + 1 == count:
         return step._replace(ids=ids)
     if length == 1 and have < count:
-        # Only the last id of those that the server dropped for a slow reader: keep what came, an exact prefix.
+        # Only the last id of those that the server dropped for a slow reader: keep what arrived, an exact prefix.
         return step
     raise misfit("output_ids", length, have, count, _IDS_HINT)
 
@@ -295,5 +295,5 @@ def _changed(state: OutputState, ids: array[int]) -> ProtocolError:
     at = next(at for at, (was, now) in enumerate(zip(known, ids, strict=False)) if was != now)
     return ProtocolError(
         f"output_ids[{at}] was {known[at]} and is now {ids[at]}: a cumulative chunk must repeat the ids "
-        "already sent. Was the request restarted behind the stream (a retry in a gateway)?"
+        "already sent. Was the request restarted within the stream (a retry in a gateway)?"
     )

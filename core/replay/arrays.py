@@ -1,8 +1,8 @@
 """Replay arrays: what the sampler kept (top-p rows) and where the router sent each token (routed experts).
 
-A trainer replays both, so a row that is off by one is a wrong gradient: everything is checked when it is made, and what
-does not fit is a :class:`~ssefold.ReplayError` with the numbers.  This module knows the arrays and their rules, and
-nothing of chunks, lanes or the fields around them; ``int32.py`` knows the encodings.
+A trainer replays both, so a row that is off by one is a wrong gradient.  All arrays are checked when they are created;
+what does not fit is a :class:`~ssefold.ReplayError` with the numbers.  This module knows the arrays and their rules,
+and nothing of chunks, lanes or the fields around them; ``int32.py`` knows the encodings.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ class TopPReplay:
         return TopPReplay, (little_endian(self.token_ids), little_endian(self.offsets))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"TopPReplay is immutable: {name} can not be set")
+        raise AttributeError(f"TopPReplay is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"TopPReplay is immutable: {name} can not be deleted")
+        raise AttributeError(f"TopPReplay is immutable: {name} cannot be deleted")
 
 
 class ReplayArray:
@@ -204,10 +204,10 @@ class ReplayArray:
         return _rebuild_array, (little_endian(self.values), self.field)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"ReplayArray is immutable: {name} can not be set")
+        raise AttributeError(f"ReplayArray is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"ReplayArray is immutable: {name} can not be deleted")
+        raise AttributeError(f"ReplayArray is immutable: {name} cannot be deleted")
 
 
 class ReplayRows:
@@ -232,7 +232,7 @@ class ReplayRows:
         """The numbers as a view of :attr:`shape`, int32, read-only: ``numpy.asarray(placed.array)`` copies nothing."""
         if self.rows:
             return self.values.cast("B").cast("i", self.shape)
-        # A cast can not make an empty axis, a slice can.
+        # A cast cannot make an empty axis, a slice can.
         _, layers, width = self.shape
         return memoryview(bytes(4 * layers * width)).cast("i", (1, layers, width))[:0]
 

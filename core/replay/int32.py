@@ -24,7 +24,7 @@ from ..errors import ReplayError
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 
-# (rows, layers, top_k) is the deepest array there is; one level more is somebody's batch axis.
+# (rows, layers, top_k) is the deepest array there is; one level more is a batch axis.
 _MAX_NESTING = 4
 _LITTLE_ENDIAN = sys.byteorder == "little"
 _EMPTY = memoryview(b"").cast("i")
@@ -55,7 +55,7 @@ def decode_int32(value: Any, *, field: str, ragged: bool = False) -> memoryview 
     try:
         buffer = memoryview(value)
     except (ValueError, BufferError) as error:
-        raise ReplayError(f"{field} is a buffer that can not be read: {error}") from None
+        raise ReplayError(f"{field} is a buffer that cannot be read: {error}") from None
     except TypeError:
         if issubclass(type(value), Sequence):
             return _from_list(value, field, ragged)
@@ -140,7 +140,7 @@ def _from_buffer(buffer: memoryview, field: str, *, raw: bool, ragged: bool) -> 
         raise ReplayError(f"{field} is a single number: expected an array of int32")
     if buffer.nbytes == 0 and code in _INTEGER_FORMATS:
         return _EMPTY
-    # Without a copy only where nobody can write: a read-only view may still have a writable owner.
+    # Without a copy only if the owner is immutable too: a read-only view may have a writable owner.
     owned = isinstance(buffer.obj, bytes) and buffer.c_contiguous
     if raw and code in ("B", "b", "c"):
         if owned and _LITTLE_ENDIAN and buffer.nbytes % 4 == 0:

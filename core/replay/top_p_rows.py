@@ -1,4 +1,4 @@
-"""Top-p rows of one output as they come: with every chunk or once at the end, joined when somebody asks.
+"""Top-p rows of one output as they arrive: with every chunk or once at the end, joined when they are read.
 
 Knows how rows grow, and nothing of what they mean (``replay.py``) or of when they come (``fold.py``).
 """
@@ -13,7 +13,7 @@ from .int32 import INT32_MAX
 
 
 class TopPRows:
-    """Parts in order.  To join them with every chunk would copy all rows for each token."""
+    """Parts in order.  Joining them with every chunk would copy all rows for each token."""
 
     __slots__ = ("_parts", "rows", "size")
 

@@ -137,6 +137,11 @@ class EventBuffer:
         self.new_id = value
         self.fresh = False
 
+    def data_so_far(self) -> bytes:
+        """The data, joined, which stays where it is."""
+        spilled = b"" if self.spilled is None else self.spilled.getvalue()
+        return b"".join([spilled, *self.pieces])
+
     def take_data(self) -> bytes | None:
         """Take out the data, joined; None if there was no data line."""
         if self.spilled is not None:

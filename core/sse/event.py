@@ -1,4 +1,4 @@
-"""The one value that the parser hands out: a dispatched server-sent event.
+"""The value that the parser returns: a dispatched server-sent event.
 
 It must not know how streams are parsed or what a payload means.
 
@@ -48,7 +48,7 @@ class ServerSentEvent(tuple[str, bytes, str], metaclass=_EventType):
 
     @property
     def data(self) -> str:
-        """``data_bytes`` decoded as UTF-8, with U+FFFD for what is not UTF-8 (made anew on each access)."""
+        """``data_bytes`` decoded as UTF-8, with U+FFFD for what is not UTF-8 (decoded on each access)."""
         return self[1].decode("utf-8", "replace")
 
     def __repr__(self) -> str:

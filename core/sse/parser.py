@@ -29,6 +29,7 @@ byte is looked at twice.  Many small events in one read, all of one shape, are t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 
@@ -44,6 +45,9 @@ MAX_RETRY_DIGITS = 640
 """Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
 one is no time that a clock can wait for; reading it would cost quadratic time."""
 
+_STRAY = re.compile(rb"^(?!(?:data|event|id|retry)(?::|$)|:|$)", re.MULTILINE)
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_SHOWN = 80
 _WINDOW = 2**16
 """Bytes whose lines are made into a list at a time; it may take 20 times as much while it is there."""
 
@@ -92,7 +96,10 @@ class SSEParser:
         "_phase",
         "_reconnection_time",
         "_refusal",
+        "_stray_is_open",
+        "_stray_seen",
         "_value",
+        "stray",
     )
 
     _phase: _Phase
@@ -116,6 +123,11 @@ class SSEParser:
         self._reconnection_time: int | None = None
         self._on_comment = on_comment
         self._buffer = EventBuffer(max_event_size)
+        #: The first line that no event stream has, ignored as the norm says: how many bytes before the end of what was
+        #: fed it began, when the read was fed in which it began, and its first 80 bytes.
+        self.stray: tuple[int, bytes] | None = None
+        self._stray_seen = False
+        self._stray_is_open = False
         self._drop(_Phase.START)
 
     @property
@@ -137,6 +149,11 @@ class SSEParser:
     def reconnection_time(self) -> int | None:
         """Milliseconds to wait before reconnecting, from the last valid ``retry`` line; None if there was none."""
         return self._reconnection_time
+
+    @property
+    def unfinished_data(self) -> bytes:
+        """The data lines so far of an event that has not ended."""
+        return self._buffer.data_so_far()
 
     def reset(self) -> None:
         """Begin with a new stream, as after a reconnection, in whatever state; an unfinished event is dropped.
@@ -188,12 +205,14 @@ class SSEParser:
                 buffer.pieces.append(data)
                 return []
         events: list[ServerSentEvent] = []
+        entered, pos = data, 0
         try:
             if phase is not _LINE and phase is not _DATA:
                 data = self._enter(data)
                 if not data:
                     return events
                 phase = self._phase
+                entered = data
             ends_in_cr = False
             if CR in data:
                 # "CRLF character pairs, single LF characters [not preceded by CR], and single CR characters [not
@@ -211,7 +230,6 @@ class SSEParser:
             ):  # a plain event and nothing else, as from a server that writes them one by one: half the time
                 events.append(make_event(("message", data[6:-2], self._last_event_id)))
                 return events
-            pos = 0
             if phase is _DATA and end >= 0 and data[end + 1 : end + 2] == b"\n":
                 # The usual end of an event that an earlier read began; what follows would do it, by more calls.
                 value = buffer.end_plain(memoryview(data)[:end] if end > WORTH_A_VIEW else data[:end])
@@ -223,6 +241,7 @@ class SSEParser:
                 pos = self._continue_line(data)
                 if not pos:
                     return events
+            first = pos
             if not buffer.fresh and data[pos : pos + 1] == b"\n":
                 self._dispatch(events)
                 pos += 1
@@ -239,6 +258,8 @@ class SSEParser:
                     pos = take_named_events(data, pos, self._last_event_id, events)
             if pos < len(data):
                 self._take_lines(data, pos, events)
+            if self._stray_seen and self.stray is None:
+                self._find_stray(entered, data, first)
             if ends_in_cr:
                 self._phase = _Phase.AFTER_CR
         except EventTooLargeError as error:
@@ -283,9 +304,13 @@ class SSEParser:
             part = data if end < 0 else data[:end]
             self._buffer.hold(self._field, len(part))
             self._value += part
+        elif self._stray_is_open and self.stray is not None:
+            from_end, line = self.stray
+            self.stray = from_end, (line + (data if end < 0 else data[:end]))[:_SHOWN]
         if end < 0:
             return 0
         self._phase = _LINE
+        self._stray_is_open = False
         if phase is _Phase.VALUE:
             value = bytes(self._value)
             self._value = bytearray()
@@ -358,6 +383,7 @@ class SSEParser:
             self._value = bytearray(memoryview(data)[pos:])
         else:
             self._phase = _Phase.SKIP
+            self._stray_seen = self._stray_seen or field != b""
 
     def _take(self, field: bytes, value: bytes) -> None:
         """Carry out one whole line, which is not blank."""
@@ -384,7 +410,21 @@ class SSEParser:
             self._refusal = "on_comment raised, or called the parser, and events were lost; call reset() to begin anew"
             self._on_comment(value.decode("utf-8", "replace"))
             self._phase = _LINE
-        # "Otherwise: the field is ignored."
+        elif field != b"":
+            self._stray_seen = True  # "Otherwise: the field is ignored."
+
+    def _find_stray(self, entered: bytes, data: bytes, first: int) -> None:
+        """Note the first line from ``first`` on that is none of an event stream; ``data`` is ``entered`` with LF."""
+        found = _STRAY.search(data, first)
+        if found is None:
+            return
+        start = found.start()
+        if data is not entered and (lines := data.count(b"\n", 0, start)):
+            ends = _LINE_END.finditer(entered)
+            start = [next(ends).end() for _ in range(lines)][-1]
+        line, end, _ = data[found.start() : found.start() + _SHOWN].partition(b"\n")
+        self.stray = len(entered) - start, line
+        self._stray_is_open = not end and self._phase is _Phase.SKIP
 
     def _drop(self, phase: _Phase, refusal: str = "") -> None:
         """Go to ``phase`` and forget what belongs to an event or a line."""

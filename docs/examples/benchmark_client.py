@@ -1,6 +1,8 @@
 """Many streams at once, and the percentiles of time to first token (ttft) and between tokens (itl).
 
-python benchmark_client.py http://localhost:30000     (without a URL: against a fake server)
+Needs: pip install httpx, and ssefold itself (in a clone: pip install .)
+Run:   python benchmark_client.py [http://localhost:30000]
+Without a URL it uses a fake server (FakeSGLang).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Logprobs of a recorded stream as a picture, without a notebook.
 
-python plot_logprobs.py recorded.sse logprobs.png     (without arguments: a stream of a fake server)
+Needs: pip install matplotlib, and ssefold itself (in a clone: pip install .)
+Run:   python plot_logprobs.py [recorded.sse logprobs.png]
+Without a recording it uses a stream of a fake server.
 """
 
 from __future__ import annotations

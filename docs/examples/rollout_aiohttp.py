@@ -1,6 +1,8 @@
 """A rollout that loses its server in the middle and goes on with another one, with aiohttp.
 
-python rollout_aiohttp.py http://a:30000 http://b:30000     (without URLs: against fake servers)
+Needs: pip install aiohttp, and ssefold itself (in a clone: pip install .)
+Run:   python rollout_aiohttp.py [http://a:30000 http://b:30000]
+Without a URL it uses a fake server (FakeSGLang).
 """
 
 from __future__ import annotations

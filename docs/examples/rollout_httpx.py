@@ -1,6 +1,8 @@
 """A rollout that is aborted in the middle and resumed, with httpx.
 
-python rollout_httpx.py http://localhost:30000     (without a URL: against a fake server)
+Needs: pip install httpx, and ssefold itself (in a clone: pip install .)
+Run:   python rollout_httpx.py [http://localhost:30000]
+Without a URL it uses a fake server (FakeSGLang).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Rollouts under trio, with a deadline: what has come by then is kept, and resumed.
+"""Rollouts under trio, with a deadline: what has arrived by then is kept, and resumed.
 
-python rollout_trio.py http://localhost:30000     (without a URL: against a fake server)
+Needs: pip install anyio h11 trio, and ssefold itself (in a clone: pip install .)
+Run:   python rollout_trio.py [http://localhost:30000]
+Without a URL it uses a fake server (FakeSGLang).
 """
 
 from __future__ import annotations

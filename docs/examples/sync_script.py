@@ -1,6 +1,8 @@
 """A plain script without async: stream several samples of one prompt, then show each as stream=false would give it.
 
-python sync_script.py http://localhost:30000     (without a URL: against a fake server)
+Needs: pip install httpx, and ssefold itself (in a clone: pip install .)
+Run:   python sync_script.py [http://localhost:30000]
+Without a URL it uses a fake server (FakeSGLang).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 
 from ssefold.adapters import miles as miles_adapter
 from ssefold.adapters import slime as slime_adapter
+from ssefold.adapters.miles import attempts
 
 STANDINS = Path(__file__).parent / "standins"
 SLIMES = (
@@ -24,7 +25,13 @@ SLIMES = (
     "utils.misc",
 )
 
-MILES = ("rollout.base_types", "rollout.generate_utils.generate_endpoint_utils", "utils.http_utils", "utils.types")
+MILES = (
+    "rollout.base_types",
+    "rollout.generate_utils.generate_endpoint_utils",
+    "rollout.generate_hub.single_turn",
+    "utils.http_utils",
+    "utils.types",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -81,4 +88,6 @@ def miles(miles_modules: dict[str, ModuleType]) -> Iterator[SimpleNamespace]:
         for name, module in miles_modules.items():
             patch.setitem(sys.modules, name, module)
         patch.setattr(modules["http_utils"], "_http_client", None)
+        patch.setattr(modules["http_utils"], "_distributed_post_enabled", False)
+        patch.setattr(attempts, "PAUSE", 0)
         yield SimpleNamespace(**modules, Sample=modules["types"].Sample)

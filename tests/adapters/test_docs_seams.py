@@ -1,4 +1,4 @@
-"""The blocks of ``docs/adapters-writing-your-own.md`` work, against stand-ins of the frameworks and a fake server."""
+"""The blocks of the pages for other frameworks work, against stand-ins of the frameworks and a fake server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,7 +19,8 @@ from tests.test_docs import blocks_of
 pytest.importorskip("httpx", reason="the blocks use httpx")
 np: Any = pytest.importorskip("numpy", reason="it stands in for torch")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "adapters-writing-your-own.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+STANDINS = Path(__file__).parent / "standins"
 PROMPT = [11, 12, 13]
 
 
@@ -49,18 +51,32 @@ def servers() -> Iterator[list[FakeSGLang]]:
         server.stop()
 
 
-def block(name: str, monkeypatch: pytest.MonkeyPatch, **modules: dict[str, Any]) -> dict[str, Any]:
-    """Run the block under the heading ``name``, with these modules; returns its names."""
-    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+def run_block(page: str, name: str) -> dict[str, Any]:
+    """Run the block under the heading ``name`` of a page; returns its names."""
+    section = (DOCS / page).read_text(encoding="utf-8").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     [code] = [found.code for found in blocks_of(section) if found.language == "python"]
+    namespace: dict[str, Any] = {"__name__": "seam"}
+    exec(compile(code, f"{page}: {name}", "exec"), namespace)
+    return namespace
+
+
+def block(name: str, monkeypatch: pytest.MonkeyPatch, **modules: dict[str, Any]) -> dict[str, Any]:
+    """The same with these modules."""
     for path, names in modules.items():
         parts = path.replace("__", ".").split(".")
         for end in range(1, len(parts) + 1):
             monkeypatch.setitem(sys.modules, ".".join(parts[:end]), ModuleType(".".join(parts[:end])))
         sys.modules[".".join(parts)].__dict__.update(names)
-    namespace: dict[str, Any] = {"__name__": "seam"}
-    exec(compile(code, f"{PAGE.name}: {name}", "exec"), namespace)
-    return namespace
+    return run_block("adapters-writing-your-own.md", name)
+
+
+@pytest.fixture
+def standins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stand-ins are importable by the frameworks' names."""
+    monkeypatch.syspath_prepend(str(STANDINS))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("areal", "nemo_rl")]:
+        del sys.modules[name]
 
 
 def truth(server: FakeSGLang, limit: int = 20, prompt: list[int] = PROMPT) -> Any:
@@ -93,41 +109,115 @@ def test_verl(monkeypatch: pytest.MonkeyPatch, servers: list[FakeSGLang]) -> Non
     assert output.response_mask == [1] * 20
 
 
-def test_areal(monkeypatch: pytest.MonkeyPatch, servers: list[FakeSGLang]) -> None:
-    found = block("AReaL", monkeypatch, areal__api__io_struct={"ModelResponse": Fields})
-    wanted = SimpleNamespace(max_new_tokens=20, top_p=1.0, top_k=-1, temperature=1.0, greedy=True)
+# What happens to a call: nothing, a cut in the middle, an abort by the server, no connection, overload.
+MISHAPS: dict[str, Fault | None] = {
+    "none": None,
+    "cut": Fault(cut_at=2500),
+    "reset": Fault(cut_at=2500, cut="rst"),
+    "closed without a word": Fault(refuse=True),
+    "overloaded": Fault(overloaded=True),
+    "aborted": None,
+}
 
-    async def ask() -> Any:
-        engine = found["StreamedEngine"]([server.url.removeprefix("http://") for server in servers])
-        async with engine.client:
-            return await engine.agenerate(SimpleNamespace(input_ids=PROMPT, gconfig=wanted))
 
-    response = asyncio.run(ask())
-    script = truth(servers[0])
+async def through(mishap: str, server: FakeSGLang, call: Any, abort: Any) -> Any:
+    if mishap != "aborted":
+        return await call()
+    server.hold(after=9)
+    task = asyncio.ensure_future(call())
+    await asyncio.to_thread(server.wait_until, lambda counters: counters.tokens >= 9)
+    await abort()
+    server.release()
+    return await task
+
+
+def asked(server: FakeSGLang) -> list[dict[str, Any]]:
+    return [seen.json for seen in server.seen if seen.path == "/generate"]
+
+
+def areal() -> tuple[Any, Any]:
+    return (
+        import_module("areal.api.io_struct").ModelRequest,
+        import_module("areal.infra.remote_inf_engine").RemoteInfEngine,
+    )
+
+
+@pytest.mark.usefixtures("standins")
+@pytest.mark.parametrize("profile", ["0.5.9", "0.5.23", "0.5.23-incremental"])
+@pytest.mark.parametrize("mishap", MISHAPS)
+def test_areal(monkeypatch: pytest.MonkeyPatch, mishap: str, profile: str) -> None:
+    aiohttp = pytest.importorskip("aiohttp", reason="AReaL's client is aiohttp's")
+    request_of, engine_of = areal()
+
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(min(seconds, 0.01)))
+    run_block("adapters-areal-nemo-rl.md", "AReaL")
+    with FakeSGLang(GreedyModel(3), profile=profile) as server:
+        if (fault := MISHAPS[mishap]) is not None:
+            server.fault_next(fault)
+
+        async def ask() -> Any:
+            async with aiohttp.ClientSession() as session:
+                engine = engine_of(server.url.removeprefix("http://"), session)
+                return await through(mishap, server, lambda: engine.agenerate(request_of(list(PROMPT))), engine.pause)
+
+        response = asyncio.run(ask())
+        script = truth(server, 24)
+        requests = asked(server)
     assert tuple(response.output_tokens) == script.token_ids
     assert tuple(response.output_logprobs) == script.logprobs
-    assert len(response.output_versions) == 20
-    assert (response.input_tokens, response.stop_reason) == (PROMPT, "length")
+    assert (response.input_tokens, response.stop_reason, len(response.output_versions)) == (PROMPT, "length", 24)
+    assert len(requests) == 1 + (mishap != "none")
+    assert all(payload["stream"] for payload in requests)
+    if mishap in ("cut", "reset", "aborted"):
+        assert len(requests[1]["input_ids"]) > len(PROMPT)
 
 
-def test_nemo_rl(monkeypatch: pytest.MonkeyPatch, servers: list[FakeSGLang]) -> None:
-    torch = {"tensor": np.array}
-    found = block(
-        "NeMo-RL", monkeypatch, torch=torch, nemo_rl__distributed__batched_data_dict={"BatchedDataDict": dict}
-    )
-    prompts = [PROMPT, [21, 22]]
-    data = {"input_ids": np.array([PROMPT, [21, 22, 0]]), "input_lengths": np.array([3, 2])}
-    params = {"max_new_tokens": 20, "temperature": 0}
-    output = found["generate_batch"](data, [server.url for server in servers], params, 0)
-    for row, prompt in enumerate(prompts):
-        script = truth(servers[0], prompt=prompt)
-        end = len(prompt) + 20
-        assert output["output_ids"][row].tolist()[:end] == [*prompt, *script.token_ids]
-        assert output["logprobs"][row].tolist()[len(prompt) : end] == list(script.logprobs)
-    assert output["unpadded_sequence_lengths"].tolist() == [23, 22]
-    assert output["generation_lengths"].tolist() == [20, 20]
-    assert output["output_ids"].shape == (2, 23)
-    assert output["truncated"].tolist() == [True, True]
+@pytest.mark.usefixtures("standins")
+def test_areal_without_streaming() -> None:
+    """Routed experts, and requests of other kinds."""
+    aiohttp = pytest.importorskip("aiohttp", reason="AReaL's client is aiohttp's")
+    request_of, engine_of = areal()
+
+    run_block("adapters-areal-nemo-rl.md", "AReaL")
+    with FakeSGLang(GreedyModel(3)) as server:
+
+        async def ask() -> Any:
+            async with aiohttp.ClientSession() as session:
+                engine = engine_of(server.url.removeprefix("http://"), session)
+                request = request_of(list(PROMPT), metadata={"return_routed_experts": True})
+                return await engine.agenerate(request)
+
+        assert tuple(asyncio.run(ask()).output_tokens) == truth(server, 24).token_ids
+        assert [payload["stream"] for payload in asked(server)] == [False]
+
+
+@pytest.mark.usefixtures("standins")
+@pytest.mark.parametrize("mishap", MISHAPS)
+def test_nemo_rl(mishap: str) -> None:
+    generation_of = import_module("nemo_rl.sglang_generation").SGLangGeneration
+
+    found = run_block("adapters-areal-nemo-rl.md", "NeMo-RL")
+    with FakeSGLang(GreedyModel(3)) as server:
+        if (fault := MISHAPS[mishap]) is not None:
+            server.fault_next(fault)
+
+        async def ask() -> Any:
+            streamed = found["StreamedClient"]()
+            generation = generation_of(f"{server.url}/generate", streamed)
+            params = {"max_new_tokens": 24, "temperature": 0}
+            async with streamed.client as client:
+
+                async def abort() -> None:
+                    await client.post(f"{server.url}/abort_request", json={"rid": "", "abort_all": True})
+
+                return await through(
+                    mishap, server, lambda: generation.generate_one_sample(params, list(PROMPT), 7), abort
+                )
+
+        index, tokens, logprobs, truncated = asyncio.run(ask())
+        script = truth(server, 24)
+    assert (index, tuple(tokens), tuple(logprobs), truncated) == (7, script.token_ids, script.logprobs, True)
 
 
 def test_strands(monkeypatch: pytest.MonkeyPatch, servers: list[FakeSGLang]) -> None:

@@ -1,4 +1,4 @@
-"""What a stream costs an event loop that has many of them: with the library, and with only reading the same body.
+"""What a stream costs an event loop that has many of them: with the library, and with the loop that one would write.
 
 ``python -m tests.benchmarks.many_streams`` measures httpx, aiohttp and anyio with h11.  The bodies come from a process
 of its own, event by event at the pace of a server under load, so that reads are as small as they are then.  CPU time is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import ssl
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,11 +21,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.benchmarks.bodies import DONE, counts_of, events, make_answer
-from tests.benchmarks.report import Section, at_most, table
+from tests.benchmarks.report import Bar, Section, at_most, table
 from tests.benchmarks.scale import FULL, Load, Scale
 from tests.benchmarks.timing import in_turn, median
 
-MODES = ("cumulative", "incremental")
+MODES = ("incremental", "cumulative")
+_STREAMS, _PERIOD, _LENGTHS = 16, 0.004, (256, 1024)
 _TICK = 0.005
 _RECEIVE = 2**16
 
@@ -32,16 +34,60 @@ _RECEIVE = 2**16
 Contender = Callable[[str, int], Coroutine[Any, Any, int]]
 """Takes a url and a number of streams; gives the bytes, or tokens, that all of them had."""
 
+Fold = Callable[[bytes], int]
+"""Takes a read; gives the tokens so far."""
+
 
 def measure(scale: Scale) -> list[Section]:
-    """One table: a row for each mode and client."""
+    """What a token costs beside the loop that one would write, then what a stream costs beside only reading."""
+    return [_tokens(scale), _streams(scale)]
+
+
+def _tokens(scale: Scale) -> Section:
+    rows: list[list[str]] = []
+    bars: list[Bar] = []
+    streams, period = min(_STREAMS, scale.load.streams), min(_PERIOD, scale.load.period)
+    for tokens in _LENGTHS:
+        load = Load(streams, min(tokens, 8 * scale.load.tokens), 1, period, scale.load.rounds)
+        with served(load) as url:
+            for mode in MODES:
+                wanted = [client for client in CLIENTS if (mode, tokens, client) in _BARS]
+                if not wanted:
+                    continue
+                contenders = {name: one for client in wanted for name, one in side_by_side(client).items()}
+                best = {
+                    name: min(cpu for cpu, _ in run) for name, run in _race(contenders, f"{url}/{mode}", load).items()
+                }
+                for client in wanted:
+                    ratio = best[f"{client}, ours"] / best[_by_hand(client)]
+                    names = (_by_hand(client), f"{client}, decoder", f"{client}, ours")
+                    cells = [
+                        f"{best[name] / streams / load.tokens * 1e6:.1f}" if name in best else "-" for name in names
+                    ]
+                    rows.append([f"{mode}, {load.tokens:,} tokens, {client}", *cells, f"{ratio:.2f}x"])
+                    bar = f"CPU a token, {mode}, {tokens:,} tokens, {client}, against the hand-written loop"
+                    bars.append(at_most(bar, _BARS[mode, tokens, client], ratio))
+    return Section(
+        "From the socket to the update",
+        f"{streams} streams at once, an event with one token every {period * 1e3:g} ms to each, from a server in"
+        " another process. CPU us a token that the client takes: with a loop written by hand over the same client"
+        " (orjson, no checks, no cleaning up; httpx's for anyio), with this library's decoder alone in that loop, and"
+        " with the library's stream. The fewest of all rounds.",
+        ["body, client", "by hand", "by hand with the decoder", "ours", "ours / by hand"],
+        rows,
+        bars,
+    )
+
+
+def _streams(scale: Scale) -> Section:
     load = scale.load
     rows: list[list[str]] = []
     ratios: list[float] = []
-    with _served(load) as url:
+    with served(load) as url:
         for mode in MODES:
             for client, (reading, ours) in CLIENTS.items():
-                read, folded = _race({"reading": reading, "ours": ours}, f"{url}/{mode}", load)
+                runs = _race({"reading": reading, "ours": ours}, f"{url}/{mode}", load)
+                read, folded = (_Cost(*(median(column) for column in zip(*run, strict=True))) for run in runs.values())
                 ratios.append(folded.cpu / read.cpu)
                 rows.append(
                     [f"{mode}, {client}"]
@@ -50,18 +96,16 @@ def measure(scale: Scale) -> list[Section]:
                     + [f"{side.lag * 1e3:.1f}" for side in (read, folded)]
                 )
     bar = at_most(f"{load.streams} streams: CPU against only reading the body, the worst client", 1.5, max(ratios))
-    return [
-        Section(
-            "Many streams on one event loop",
-            f"{load.streams} streams at once, {load.tokens} tokens each, an event with {load.interval} tokens every"
-            f" {load.period} s, from a server in another process. CPU ms that one stream takes of the client: only"
-            " reading its body, and with the library; and the time by which a timer of the same loop came too late, in"
-            " ms, at the 99th percentile.",
-            ["body, client", "CPU, reading", "CPU, ours", "ratio", "lag p99, reading", "lag p99, ours"],
-            rows,
-            [bar],
-        )
-    ]
+    return Section(
+        "Many streams on one event loop",
+        f"{load.streams} streams at once, {load.tokens} tokens each, an event with {load.interval} tokens every"
+        f" {load.period} s, from a server in another process. CPU ms that one stream takes of the client: only"
+        " reading its body, and with the library; and the time by which a timer of the same loop came too late, in"
+        " ms, at the 99th percentile.",
+        ["body, client", "CPU, reading", "CPU, ours", "ratio", "lag p99, reading", "lag p99, ours"],
+        rows,
+        [bar],
+    )
 
 
 # ---- the contenders
@@ -107,6 +151,82 @@ async def _aiohttp_ours(url: str, streams: int) -> int:
         return sum(await asyncio.gather(*(_fold(generate(session, url, _PAYLOAD)) for _ in range(streams))))
 
 
+async def _httpx_by_hand(url: str, streams: int, make: Callable[[], Fold]) -> int:
+    async with _httpx_client() as client:
+
+        async def one() -> int:
+            fold = make()
+            async with client.stream("POST", url, content=json.dumps(_PAYLOAD)) as response:
+                async for data in response.aiter_raw():
+                    fold(data)
+            return fold(b"")
+
+        return sum(await asyncio.gather(*(one() for _ in range(streams))))
+
+
+async def _aiohttp_by_hand(url: str, streams: int, make: Callable[[], Fold]) -> int:
+    async with _aiohttp_session() as session:
+
+        async def one() -> int:
+            fold = make()
+            async with session.post(url, data=json.dumps(_PAYLOAD)) as response:
+                while data := await response.content.readany():
+                    fold(data)
+            return fold(b"")
+
+        return sum(await asyncio.gather(*(one() for _ in range(streams))))
+
+
+def _loop_of(incremental: bool) -> Callable[[], Fold]:
+    """What one would write: split, parse, keep what is new, trust the rest."""
+    import orjson
+
+    def make() -> Fold:
+        rest = b""
+        ids: list[int] = []
+        logprobs: list[float] = []
+        text: list[str] = []
+        length = 0
+
+        def fold(data: bytes) -> int:
+            nonlocal rest, length
+            *events, rest = (rest + data).split(b"\n\n")
+            for event in events:
+                if event == b"data: [DONE]":
+                    break
+                chunk = orjson.loads(event[6:])
+                meta = chunk["meta_info"]
+                if incremental:
+                    new_ids, new_rows = chunk["output_ids"], meta["output_token_logprobs"]
+                    text.append(chunk["text"])
+                else:
+                    new_ids, new_rows = chunk["output_ids"][len(ids) :], meta["output_token_logprobs"][len(ids) :]
+                    text.append(chunk["text"][length:])
+                    length = len(chunk["text"])
+                ids.extend(new_ids)
+                logprobs.extend([row[0] for row in new_rows])
+            return len(ids)
+
+        return fold
+
+    return make
+
+
+def _decoder() -> Fold:
+    from ssefold import GenerateDecoder
+
+    decoder = GenerateDecoder()
+    tokens = 0
+
+    def fold(data: bytes) -> int:
+        nonlocal tokens
+        for update in decoder.feed(data):
+            tokens += len(update.token_ids)
+        return tokens
+
+    return fold
+
+
 async def _anyio_reads(url: str, streams: int) -> int:
     import anyio
     import h11
@@ -142,6 +262,40 @@ CLIENTS: Mapping[str, tuple[Contender, Contender]] = {
     "aiohttp": (_aiohttp_reads, _aiohttp_ours),
     "anyio, h11": (_anyio_reads, _anyio_ours),
 }
+_BY_HAND = {"httpx": _httpx_by_hand, "aiohttp": _aiohttp_by_hand}
+# Ours over the hand-written loop: what each must stay below.
+_BARS = {
+    ("incremental", 256, "httpx"): 1.08,
+    ("incremental", 256, "aiohttp"): 1.08,
+    ("incremental", 256, "anyio, h11"): 0.75,
+    ("cumulative", 256, "httpx"): 0.93,
+    ("cumulative", 256, "aiohttp"): 0.78,
+    ("cumulative", 256, "anyio, h11"): 0.72,
+    ("cumulative", 1024, "httpx"): 0.45,
+    ("cumulative", 1024, "aiohttp"): 0.33,
+    ("cumulative", 1024, "anyio, h11"): 0.32,
+}
+
+
+def _by_hand(client: str) -> str:
+    return f"{client if client in _BY_HAND else 'httpx'}, by hand"
+
+
+def side_by_side(client: str) -> dict[str, Contender]:
+    found: dict[str, Contender] = {f"{client}, ours": CLIENTS[client][1]}
+    by_hand = _BY_HAND.get(client)
+    if by_hand is not None:
+
+        async def plain(url: str, streams: int) -> int:
+            return await by_hand(url, streams, _loop_of(url.endswith("/incremental")))
+
+        async def decoder(url: str, streams: int) -> int:
+            return await by_hand(url, streams, _decoder)
+
+        found |= {f"{client}, by hand": plain, f"{client}, decoder": decoder}
+    return found
+
+
 _PAYLOAD: Mapping[str, Any] = {"input_ids": [1, 2, 3], "return_logprob": True}
 _TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Unused, but httpx would read the system's certificates for each client."""
@@ -180,14 +334,14 @@ class _Cost:
     lag: float
 
 
-def _race(contenders: Mapping[str, Contender], url: str, load: Load) -> tuple[_Cost, _Cost]:
+def _race(contenders: Mapping[str, Contender], url: str, load: Load) -> dict[str, list[tuple[float, float]]]:
+    """CPU seconds and lag of each round, by contender."""
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for turn in range(load.rounds):
         for name in in_turn(list(contenders), turn):
             gc.collect()
             runs[name].append(asyncio.run(_timed(contenders[name], url, load)))
-    reading, ours = (_Cost(*(median(column) for column in zip(*run, strict=True))) for run in runs.values())
-    return reading, ours
+    return runs
 
 
 async def _timed(contender: Contender, url: str, load: Load) -> tuple[float, float]:
@@ -220,13 +374,14 @@ def percentile(values: Sequence[float], part: int) -> float:
 
 
 @contextmanager
-def _served(load: Load) -> Iterator[str]:
+def served(load: Load) -> Iterator[str]:
     answer, counts = make_answer(load.tokens), counts_of(load.tokens, load.interval)
     bodies = {mode: [*events(answer, counts, incremental=mode == "incremental"), DONE] for mode in MODES}
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(bodies, load.period, there), daemon=True)
     process.start()
+    there.close()  # so that a server that dies is noticed
     try:
         yield f"http://127.0.0.1:{here.recv()}"
     finally:
@@ -240,6 +395,8 @@ def _serve(bodies: Mapping[str, Sequence[bytes]], period: float, told: Connectio
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             head = await reader.readuntil(b"\r\n\r\n")
+            # All of it: to close a connection that holds unread bytes is to reset it.
+            await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]))
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n"
                 b"transfer-encoding: chunked\r\n\r\n"

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.benchmarks.many_streams import CLIENTS, MODES, _served, measure, percentile
+from tests.benchmarks.many_streams import CLIENTS, MODES, measure, percentile, served, side_by_side
 from tests.benchmarks.scale import TINY
 
 pytestmark = pytest.mark.skipif(
@@ -16,15 +16,28 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_every_client_has_a_row_for_each_mode_and_the_bar_is_the_worst() -> None:
-    [section] = measure(TINY)
-    assert [row[0] for row in section.rows] == [f"{mode}, {client}" for mode in MODES for client in CLIENTS]
-    assert {len(row) for row in section.rows} == {len(section.header)}
-    [bar] = section.bars
-    assert bar.measured == max((row[3] for row in section.rows), key=lambda ratio: float(ratio.removesuffix("x")))
+    tokens, streams = measure(TINY)
+    assert len(tokens.rows) == len(tokens.bars) == 9
+    assert all(cell.endswith("x") for cell in [row[-1] for row in tokens.rows])
+    assert [row[0] for row in streams.rows] == [f"{mode}, {client}" for mode in MODES for client in CLIENTS]
+    for section in (tokens, streams):
+        assert {len(row) for row in section.rows} == {len(section.header)}
+    [bar] = streams.bars
+    assert bar.measured == max((row[3] for row in streams.rows), key=lambda ratio: float(ratio.removesuffix("x")))
+
+
+def test_every_way_of_folding_has_every_token() -> None:
+    with served(TINY.load) as url:
+        for mode in MODES:
+            for client in CLIENTS:
+                for contender in side_by_side(client).values():
+                    assert asyncio.run(contender(f"{url}/{mode}", TINY.load.streams)) == (
+                        TINY.load.streams * TINY.load.tokens
+                    )
 
 
 def test_the_library_gets_every_token_of_what_the_others_read() -> None:
-    with _served(TINY.load) as url:
+    with served(TINY.load) as url:
         for mode in MODES:
             sizes: set[int] = set()
             for reading, ours in CLIENTS.values():

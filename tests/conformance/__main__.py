@@ -19,31 +19,31 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
 _INTRO = """\
 # Conformance
 
-`make conformance` wrote this page. It compares what this library and others make of the same bytes; the code is in
-`tests/conformance`, and every row of ours is also a test.
+`make conformance` writes this page. It compares how ssefold and other readers handle the same bytes. The code is in
+`tests/conformance`; every row is also a test of ssefold.
 """
 _EVENTS = """\
 ## Server-sent events
 
-Every recorded stream: those of web-platform-tests (*wpt*), edge cases of the WHATWG text (*edge*), and streams from bug
-reports of parsers and their users (*bug*). Each is fed whole, byte by byte, in two parts at every offset, and in 20
-random ways; a stream of more than 4 KiB in pieces of 64 bytes and at a hundred offsets. *yes*: right in every one of
-them; *no*: in none. Of ours everything is compared; of the others the data of the events, which is what all of them
-hand out. Several of them do not claim to follow the norm to the letter, but to read what their own servers send.
+Each row is one recorded stream: from web-platform-tests (*wpt*), an edge case of the WHATWG standard (*edge*), or
+from a bug report about some parser (*bug*). Each parser reads it whole, byte by byte, cut in two at every offset, and
+in 20 random cuts. A stream of more than 4 KiB is cut into pieces of 64 bytes, and in two at a hundred offsets. *yes*:
+right for every cut; *no*: for no cut. For ssefold everything is compared; for the others only the data of the events,
+which all of them give. Several of them do not claim to follow the whole standard, but to read what their own servers
+send.
 """
 _STREAMS = """\
 ## SGLang streams
 
-Every server that is known ([stream shapes](stream-shapes.md)), and the same generations from each: with chunks of one
-and of several tokens, a slow reader, stop tokens, aborts while running and out of the queue, and a body that breaks
-off; with text of every kind, U+2028 included. Asked for is what slime asks for: one output, with logprobs. *Right* is
-every token and logprob that the server generated and sent; of a body that breaks off, all that came, and an error that
-says so.
+Each row is one server from [stream shapes](stream-shapes.md). Every server streams the same answers: with chunks of
+one and of several tokens, a slow reader, stop tokens, aborts of running and of queued requests, and a truncated body;
+with text of every kind, U+2028 included. The requests are those of slime: one output, with logprobs. *Right* means
+every token and logprob that the server sent; for a truncated body, also an error that reports it.
 
-*ssefold* is told nothing about the server. The *rule of 2272* is what slime's pull request 2272 does, rewritten from
-its description (`tests/conformance/rule_2272.py`), and told the mode that the server was started with: once on lines as
-`aiter_lines` of httpx gives them, which is what slime reads, and once on lines that end at LF alone, where the rule
-itself decides. A refused stream trains nothing wrong; a *wrong* one would.
+*ssefold* gets no information about the server. The *rule of 2272* is what slime's pull request 2272 does, written
+anew from its description (`tests/conformance/rule_2272.py`). It gets the server's streaming mode as a parameter. It
+reads lines in two ways: as `aiter_lines` of httpx yields them, as slime does, and with LF as the only line end, to
+test the rule alone. A refused stream puts nothing wrong into a training batch; a *wrong* one would.
 """
 _READERS = (("ssefold", "ours"), ("rule of 2272", "rule"), ("rule of 2272, lines at LF", "rule_at_lf"))
 
@@ -80,7 +80,7 @@ def main(path: Path = PAGE, peers: Sequence[str] = PEERS, rows: int | None = Non
             ["server", *(name for name, _ in _READERS)],
             [[row.profile, *(streams.summary(getattr(row, name_of)) for _, name_of in _READERS)] for row in shapes],
         ),
-        "Why the rule refuses, on lines that end at LF, by the first words of its error:\n",
+        "Why the rule refuses streams (with LF as the only line end), by the start of its error message:\n",
         table(["error", "streams"], _reasons(shapes)),
     ]
     path.write_text("\n".join(parts), "utf-8")

@@ -65,7 +65,13 @@ class Reference:
         if event.event == "error":
             payload = _reported(event)
         else:
+            if not event.data_bytes.strip():
+                self.skipped += 1
+                return
             payload = parse_payload(event.data_bytes)
+            if not {"text", "output_ids", "meta_info", "index", "error"} & payload.keys():
+                self.skipped += 1
+                return
         if payload.get("error") is not None:
             self._fail(payload)
             return

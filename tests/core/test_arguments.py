@@ -69,7 +69,7 @@ def test_rows_that_can_not_be_printed() -> None:
 
 @pytest.mark.parametrize("reported", [HUGE, {"message": HUGE, "code": HUGE}], ids=["number", "object"])
 def test_errors_that_can_not_be_printed(reported: Any) -> None:
-    with pytest.raises(ServerError, match="can not be printed") as caught:
+    with pytest.raises(ServerError, match="cannot be printed") as caught:
         Accumulator().add({"error": reported})
     assert caught.value.code is None
 

@@ -60,7 +60,7 @@ class Refused:
 TWO = (chunk(5), chunk(6, count=2))
 REFUSED = {
     # PayloadError: the field, what it must be, what was found
-    "no chunk": Refused(PayloadError, ("text, output_ids, meta_info", "foo", "/generate"), ({"foo": 1},)),
+    "no chunk": Refused(PayloadError, ("text, output_ids, meta_info", "foo", "/generate"), ({"foo": 1, "index": 0},)),
     "meta_info": Refused(PayloadError, ("meta_info", "object", "list"), ({"text": "", "meta_info": []},)),
     "text": Refused(PayloadError, ("text", "string", "int 7"), ({"text": 7},)),
     "output_ids": Refused(PayloadError, ("output_ids", "list", "str"), ({"output_ids": "1"},)),

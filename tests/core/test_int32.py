@@ -339,7 +339,7 @@ def test_anything_else_is_a_replay_error_that_says_what_came(bad: object, says: 
 def test_a_released_buffer_is_a_replay_error() -> None:
     gone = memoryview(b"abcd")
     gone.release()
-    with pytest.raises(ReplayError, match=r"^f is a buffer that can not be read"):
+    with pytest.raises(ReplayError, match=r"^f is a buffer that cannot be read"):
         decode_int32(gone, field="f")
 
 

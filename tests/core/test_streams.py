@@ -93,7 +93,7 @@ def _is_as_recorded(folded: Folded, one: Recorded) -> None:
     decoder = folded.decoder
     assert decoder.done == facts["done_seen"]
     assert decoder.cut != facts["clean_eof"]
-    # An output that sent nothing can not be among those that arrived.
+    # An output that sent nothing cannot be among those that arrived.
     wanted = {int(index): fact for index, fact in facts["indices"].items()}
     assert set(folded.outputs) == {index for index, fact in wanted.items() if fact["complete"] or fact["text"]}
     for index, output in folded.outputs.items():

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ssefold.transports._engine import stream as _stream
-from ssefold.transports._engine import sync_stream as _sync_stream
 from ssefold.transports.testing import FakeSGLang
 from tests.transports.stacks import ALL_STACKS, Stack, requires
 
@@ -57,11 +56,10 @@ def _garbage_of_today() -> None:
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other at once."""
 
-    def backoff(attempt: int) -> float:
+    def backoff(attempt: int, retry_after: float | None = None) -> float:
         return 0.0
 
     monkeypatch.setattr(_stream, "backoff", backoff)
-    monkeypatch.setattr(_sync_stream, "backoff", backoff)
 
 
 @pytest.fixture

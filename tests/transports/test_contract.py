@@ -102,8 +102,6 @@ def test_outputs_come_by_index(stack: Stack, serve: Serve, profile: str, ask: di
 )
 def test_bytes_may_come_in_any_way(stack: Stack, serve: Serve, fault: Fault) -> None:
     server = serve(fault=fault, profile="0.5.23-incremental")
-    if fault.gzip and stack.name.startswith("anyio"):
-        pytest.skip("this transport undoes no encoding; see test_errors")
     ask = {**ASK, "sampling_params": {"max_new_tokens": 6 if fault.drip else 24}}
 
     async def test(client: BoundClient) -> None:

@@ -118,7 +118,7 @@ def test_an_endless_event(stack: Stack, first: bytes, again: bytes) -> None:
         stack.run(test)
 
 
-@pytest.mark.parametrize("again", [b": alive\n\n", DONE, event(4), b"data: "], ids=["comments", "[DONE]", "more", "x"])
+@pytest.mark.parametrize("again", [b": alive\n\n", DONE, LAST, b"data: "], ids=["comments", "[DONE]", "end", "x"])
 def test_a_body_that_goes_on_after_the_end(stack: Stack, again: bytes) -> None:
     """Silence after it is in ``test_contract``."""
     with RawServer(endless(head() + event(2) + LAST, again, 0.002)) as server:

@@ -79,7 +79,9 @@ def test_every_request_gets_an_id_of_its_own_and_all_are_equally_long() -> None:
 
 def test_urls_of_the_same_server() -> None:
     request = prepare(URL, {"text": "x"})
-    assert request.sibling("abort_request") == "http://user:secret@127.0.0.1:30000/base/abort_request"
+    assert request.sibling("abort_request") == "http://127.0.0.1:30000/base/abort_request"
+    assert request.headers["authorization"] == "Basic dXNlcjpzZWNyZXQ="
+    assert "secret" not in repr(request)
     assert request.place == "http://127.0.0.1:30000/base/generate"
     assert prepare("/generate", {"text": "x"}).place == "/generate"
 

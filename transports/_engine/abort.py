@@ -8,12 +8,10 @@ A router takes no such request; its workers do, and ``GET /workers`` names them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .errors import TransportError
-
-if TYPE_CHECKING:
-    from .request import PreparedRequest
+from .url import printable_url, without_urls
 
 BODY_SIZE = 2**16
 """So much of such an answer is read."""
@@ -22,11 +20,6 @@ BODY_SIZE = 2**16
 def abort_body(rid: str) -> bytes:
     """The body of one ``/abort_request``."""
     return json.dumps({"rid": rid}).encode("utf-8")
-
-
-def abort_headers(request: PreparedRequest) -> dict[str, str]:
-    """The request's own headers, authorization included, without what asks for a stream."""
-    return {**request.headers, "accept": "*/*"}
 
 
 def worker_urls(status: int, body: bytes, place: str) -> list[str]:
@@ -47,7 +40,7 @@ def worker_urls(status: int, body: bytes, place: str) -> list[str]:
             found.append(url.rstrip("/") + "/abort_request")
     if not found:
         raise TransportError(
-            f"GET /workers of {place} answered status {status} and named no workers ({body[:200]!r}); with a server "
+            f"GET /workers of {place} answered status {status} and named no workers ({_start(body)}); with a server "
             "that is not a router use on_cancel='direct'",
             status_code=status,
             body=body[:4096],
@@ -58,7 +51,11 @@ def worker_urls(status: int, body: bytes, place: str) -> list[str]:
 def abort_refused(status: int, body: bytes, url: str) -> TransportError:
     """The error for an ``/abort_request`` that was not taken."""
     return TransportError(
-        f"POST {url} answered status {status} ({body[:200]!r}); the server goes on generating",
+        f"POST {printable_url(url)} answered status {status} ({_start(body)}); the server goes on generating",
         status_code=status,
         body=body[:4096],
     )
+
+
+def _start(body: bytes) -> str:
+    return without_urls(repr(body[:200]))

@@ -1,36 +1,60 @@
-"""Trio's half of :mod:`._runtime`, by way of anyio: its scopes shield, bound and group."""
+"""Trio's half of :mod:`.runtime`, by way of anyio: its scopes shield, bound and group."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from .runtime import OutOfTime
+
 if TYPE_CHECKING:
-    from .runtime import Event, Repeated, Scope, Work
+    from .runtime import Event, Scope, Work
 
 T = TypeVar("T")
 
 
 class AnyioRuntime:
-    """See :class:`._runtime.Runtime`."""
+    """See :class:`.runtime.Runtime`."""
 
     async def shielded(self, work: Work[T]) -> T:
-        """See :class:`._runtime.Runtime`."""
+        """See :class:`.runtime.Runtime`."""
         results: list[T] = []
         with anyio.CancelScope(shield=True):
             results.append(await work())
         return results[0]
 
-    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
-        """See :class:`._runtime.Runtime`.
+    def reader(
+        self,
+        work: Work[T],
+        *,
+        keep: Callable[[T], object],
+        fragile: bool,
+        first: Work[object] | None,
+        seconds: float | None,
+    ) -> Callable[[], Awaitable[T]]:
+        """See :class:`.runtime.Runtime`.
 
-        Without ``first`` trio needs no guard: what cleans up shields itself, and is left alone.
+        Without ``first`` there is nothing to guard: what cleans up shields itself, and is left alone.
         """
+        if first is None and seconds is None:
+            return work
+        return lambda: self.guarded(work, first=first, seconds=seconds, keep=keep)
+
+    async def guarded(
+        self,
+        work: Work[T],
+        *,
+        first: Work[object] | None = None,
+        seconds: float | None = None,
+        keep: Callable[[T], object] | None = None,
+    ) -> T:
+        """See :class:`.runtime.Runtime`."""
         if first is None:
-            with anyio.fail_after(seconds):
+            with anyio.move_on_after(seconds):
                 return await work()
+            raise OutOfTime
         results: list[T] = []
         failures: list[Exception] = []
         done = anyio.Event()
@@ -45,36 +69,30 @@ class AnyioRuntime:
             done.set()
 
         in_time = False
-        async with anyio.create_task_group() as group:
-            group.start_soon(run)
-            try:
-                with anyio.move_on_after(seconds):
-                    await done.wait()
-                in_time = done.is_set()
-            finally:
-                if not in_time:
-                    try:
-                        await self.shielded(first)
-                    finally:
-                        scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                try:
+                    with anyio.move_on_after(seconds):
+                        await done.wait()
+                    in_time = done.is_set()
+                finally:
+                    if not in_time:
+                        try:
+                            await self.shielded(first)
+                        finally:
+                            scope.cancel()
+        finally:
+            if not in_time and results and keep is not None:
+                keep(results[0])
         if not in_time:
-            raise TimeoutError
+            raise OutOfTime
         if failures:
             raise failures[0]
         return results[0]
 
-    def repeated(self, work: Work[None]) -> Repeated:
-        """See :class:`._runtime.Runtime`."""
-        return _Repeated(self, work)
-
-    async def bounded(self, work: Work[object], seconds: float) -> bool:
-        """See :class:`._runtime.Runtime`."""
-        with anyio.move_on_after(seconds) as scope:
-            await work()
-        return not scope.cancelled_caught
-
     async def run_all(self, works: Sequence[Work[None]]) -> None:
-        """See :class:`._runtime.Runtime`."""
+        """See :class:`.runtime.Runtime`."""
         failures: list[BaseException] = []
 
         async def run(work: Work[None], scope: anyio.CancelScope) -> None:
@@ -91,28 +109,16 @@ class AnyioRuntime:
             raise failures[0]
 
     async def sleep(self, seconds: float) -> None:
-        """See :class:`._runtime.Runtime`."""
+        """See :class:`.runtime.Runtime`."""
         await anyio.sleep(seconds)
 
     def event(self) -> Event:
-        """See :class:`._runtime.Runtime`."""
+        """See :class:`.runtime.Runtime`."""
         return anyio.Event()
 
     def scope(self) -> Scope:
-        """See :class:`._runtime.Runtime`."""
+        """See :class:`.runtime.Runtime`."""
         return _AnyioScope()
-
-
-class _Repeated:
-    def __init__(self, runtime: AnyioRuntime, work: Work[None]) -> None:
-        self._runtime = runtime
-        self._work = work
-
-    async def run(self, *, first: Work[object] | None, seconds: float | None) -> None:
-        await self._runtime.guarded(self._work, first=first, seconds=seconds)
-
-    async def end(self) -> None:
-        pass  # nothing is left between two turns
 
 
 class _AnyioScope:

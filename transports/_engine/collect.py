@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from ssefold import Accumulator
 
+    from .blocking import SyncGenerateStream
     from .stream import GenerateStream
-    from .sync_stream import SyncGenerateStream
 
 
 async def collect_stream(stream: GenerateStream) -> dict[int, dict[str, Any]]:

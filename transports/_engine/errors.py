@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 class TransportError(StreamError, OSError):
     """The bytes could not be had: connecting, reading, an idle server, or an answer that is not an event stream.
 
-    The client's own exception, if there was one, is the ``__cause__``.
+    The client's own exception, if there was one, is the ``__cause__``; where its words hold a secret of the url (user,
+    password, query), an ``OSError`` with the same words without it.
 
     :ivar status_code: HTTP status of an answer that was refused; None when there was no answer.
     :ivar body: the first 4096 bytes of that answer.
     :ivar retryable: nothing had been generated and another attempt may do better: no connection, or status 503.
+    :ivar retry_after: seconds that the server asked to wait (``Retry-After``); None if it did not.
     """
 
     def __init__(
@@ -28,9 +30,11 @@ class TransportError(StreamError, OSError):
         status_code: int | None = None,
         body: bytes = b"",
         retryable: bool = False,
+        retry_after: float | None = None,
         partial: Mapping[int, Snapshot] | None = None,
     ) -> None:
         super().__init__(message, partial=partial)
         self.status_code = status_code
         self.body = body
         self.retryable = retryable
+        self.retry_after = retry_after

@@ -1,49 +1,48 @@
 """What a client must be able to do to carry a stream: the whole difference between one transport and another.
 
-An exchange is one request and its response; it lives from ``open`` to ``close``.  Its methods raise
-:class:`~ssefold.transports.TransportError` for what the client itself reports; nothing else is expected of them.
+An exchange is one request and its response; it lives from ``open`` to ``close``.  Its methods raise whatever the client
+raises, and ``judge`` says what that means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .answer import Head
+    from .answer import Head, Verdict
     from .gate import Gate
     from .request import PreparedRequest
 
 
 class Exchange(Protocol):
-    """One request and its response, asynchronously."""
+    """One request and its response.  A blocking client's does the same without ever suspending."""
 
     @property
     def fragile(self) -> bool:
-        """A cancelled read must be left to clean up by itself: it runs in a task of its own, and is cancelled once."""
-        ...
-
-    @property
-    def closes_at_once(self) -> bool:
-        """Closing waits for nobody, so nothing has to bound it."""
+        """A read that is cancelled closes the response, and must be left to clean up by itself."""
         ...
 
     async def open(self, request: PreparedRequest) -> Head:
         """Send the request and read the response's head."""
         ...
 
-    async def read(self) -> bytes:
+    def read(self) -> Awaitable[bytes]:
         """The next bytes of the body, as many as there are; ``b""`` at its end."""
         ...
 
     def hurry(self, seconds: float) -> None:
-        """From now on the end must come: a read that waits longer than this fails.  Only where not ``fragile``."""
+        """The end must come within so many seconds.  For blocking clients, whose reads nobody else can end."""
+        ...
+
+    def judge(self, error: Exception) -> Verdict:
+        """What an exception of the client's means."""
         ...
 
     async def close(self) -> bytes:
         """Give the connection back, or close it if the body was not read to its end.
 
-        Returns what the client had received by then and not handed out.  Raises nothing; may be repeated.
+        Returns what the client had received by then and not handed out.  May be repeated.
         """
         ...
 
@@ -52,17 +51,12 @@ class Client(Protocol):
     """Makes exchanges, and short requests beside them."""
 
     @property
-    def anyio_based(self) -> bool:
-        """Its work is made of anyio, and is cancelled accordingly (``_runtime``)."""
-        ...
-
-    @property
     def gate(self) -> Gate:
         """Where short requests wait for their turn."""
         ...
 
     def exchange(self, idle_timeout: float | None) -> Exchange:
-        """A new exchange, not yet begun."""
+        """A new exchange, not yet begun; the stream itself keeps ``idle_timeout``, where it can."""
         ...
 
     async def call(
@@ -74,19 +68,6 @@ class Client(Protocol):
         """
         ...
 
-
-class SyncExchange(Protocol):
-    """One request and its response, blocking; see :class:`Exchange`."""
-
-    def open(self, request: PreparedRequest) -> Head: ...
-    def read(self) -> bytes: ...
-    def close(self) -> None: ...
-
-
-class SyncClient(Protocol):
-    """See :class:`Client`."""
-
-    def exchange(self, idle_timeout: float | None) -> SyncExchange: ...
-    def call(
-        self, method: str, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, patience: float
-    ) -> tuple[int, bytes]: ...
+    def judge(self, error: Exception) -> Verdict:
+        """What an exception of the client's means."""
+        ...

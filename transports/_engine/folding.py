@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +28,27 @@ _log = logging.getLogger("ssefold.transports")
 
 
 class Folding:
-    """The receiving end of one ``/generate`` call, over all its attempts."""
+    """The receiving end of one ``/generate`` call, over all its attempts.
+
+    :ivar waiting: updates to be handed out; ``handed_out``: one was.
+    :ivar complete: all outputs that were asked for have come to their end; whatever the connection does next is no
+        failure any more.
+    :ivar over: nothing more will come.
+    """
 
     def __init__(self, options: Options, request: PreparedRequest | None = None) -> None:
         self.metrics: StreamMetrics = StreamMetrics()
         self.waiting: deque[Update] = deque()
+        self.handed_out: bool = False
         self.failure: StreamError | None = None
         self.ended: bool = False
+        self.over: bool = False
+        self.complete: bool = False
         self._options = options
         self._request = request
         self._expected = request.expected if request is not None else None
         self._decoder: GenerateDecoder = options.decoder()
-        self._handed_out = False
+        self._held: list[tuple[str, dict[str, Any]]] | None = None
 
     # ---- what has come
 
@@ -54,24 +63,14 @@ class Folding:
         found = self._decoder.snapshots()
         return {index: one for index, one in found.items() if expected is None or index < expected}
 
-    @property
-    def over(self) -> bool:
-        """Nothing more will come."""
-        return self.ended or self.failure is not None
-
-    @property
-    def complete(self) -> bool:
-        """All outputs that were asked for have come to their end, whatever the connection does next."""
-        outputs = self.outputs
-        wanted = self._expected if self._expected is not None else len(outputs) if self._decoder.done else 0
-        return len(outputs) >= wanted > 0 and all(
-            output.finish_reason is not None or output.error is not None for output in outputs.values()
+    def _is_complete(self) -> bool:
+        expected, outputs = self._expected, self.outputs
+        if expected is None:
+            expected = len(outputs) if self._decoder.done else 0
+        return expected > 0 and all(
+            index in outputs and (outputs[index].finish_reason is not None or outputs[index].error is not None)
+            for index in (range(expected) if self._expected is not None else outputs)
         )
-
-    @property
-    def says_done(self) -> bool:
-        """Complete, and ``[DONE]`` was seen: only the end of the body is missing."""
-        return self._decoder.done and self.complete
 
     # ---- what happens
 
@@ -80,108 +79,115 @@ class Folding:
         if self.metrics.attempts:
             self._decoder = self._options.decoder()
             self.failure = None
+            self.over = self.complete = False
             self.waiting.clear()
         self.metrics.request_started(perf_counter())
         request = self._request
         if request is not None:
             self.emit("request", url=request.place, rid=request.rid, attempt=self.metrics.attempts)
 
-    def received(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes of the body."""
+    def received(self, data: bytes) -> None:
+        """Bytes of the body.  Once it is complete they are read for the sake of the connection alone."""
         if self.over or not data:
             return
+        metrics, decoder = self.metrics, self._decoder
         arrived = perf_counter()
-        updates: list[Update] = []
+        if self.complete:
+            metrics.received(len(data), (), arrived, 0.0)
+            return
+        is_first = metrics.ttft is None
+        updates: Sequence[Update] = ()
+        failure: StreamError | None
         try:
-            updates = self._decoder.feed(data)
-            self.failure = self._decoder.error
+            updates = decoder.feed(data)
+            failure = decoder.error
         except StreamError as error:
-            self.failure = error
-        had_token = self.metrics.ttft is not None
-        self.metrics.received(len(data), updates, arrived, perf_counter() - arrived)
-        if updates:
-            self._accept(updates)
-        if self.failure is None and self._expected is not None and len(self.outputs) > self._expected:
-            self._fail(self._stray(max(self.outputs)))  # a failure that is said of an output makes it one
-        if not had_token and self.metrics.ttft is not None:
-            self.emit("first_token", ttft=self.metrics.ttft)
-
-    def _accept(self, updates: list[Update]) -> None:
-        expected = self._expected
-        if expected is not None:
-            for place, update in enumerate(updates):
-                if update.index >= expected:
-                    del updates[place:]
-                    self._fail(self._stray(update.index))
-                    break
+            failure = error
+        metrics.received(len(data), updates, arrived, perf_counter() - arrived)
         self.waiting.extend(updates)
+        expected = self._expected
+        if (
+            len(updates) != 1
+            or failure is not None
+            or updates[0].finish_reason is not None
+            or (expected is not None and (updates[0].index >= expected or len(decoder.outputs) > expected))
+        ):
+            self._look(failure)
+        if is_first and metrics.ttft is not None:
+            self.emit("first_token", ttft=metrics.ttft)
 
-    def _stray(self, index: int) -> ProtocolError:
-        return ProtocolError(
-            f"index {index} came, and the payload asks for {self._expected} output(s) (prompts x sampling_params.n): "
-            "this is the answer to another request"
-        )
+    def _look(self, failure: StreamError | None) -> None:
+        """Something other happened than one more update of an output that goes on."""
+        self.complete = self._is_complete()
+        expected = self._expected
+        strays = expected is not None and max(self.outputs, default=0) >= expected
+        if strays:
+            # Nothing counts after the first of them, unless what was asked for is complete without it.
+            asked_for: list[Update] = []
+            for update in self.waiting:
+                if update.index < (expected or 0):
+                    asked_for.append(update)
+                elif not self.complete:
+                    break
+            self.waiting = deque(asked_for)
+        if self.complete:
+            return
+        if failure is not None:
+            self.failure, self.over = failure, True
+        elif strays:
+            self._fail(
+                ProtocolError(
+                    f"index {max(self.outputs)} came, and the payload asks for {expected} output(s) (prompts x "
+                    "sampling_params.n): this is the answer to another request"
+                )
+            )
 
     def end(self) -> None:
-        """The body has ended as HTTP says it should."""
+        """The body has ended as HTTP says it should, or is not waited for any longer."""
         if self.over:
+            return
+        expected, outputs = self._expected, self.outputs
+        failed = [output.error for output in outputs.values() if output.error is not None]
+        if self.complete and not failed:
+            self.ended = self.over = True
             return
         try:
             self._decoder.close()
         except StreamError as error:
-            self.failure = error
+            self._fail(failed[0] if self.complete else error)
             return
-        expected = self._expected
-        if expected is not None and len(self.outputs) < expected:
+        if expected is not None and len(outputs) < expected:
             self._fail(
                 IncompleteStreamError(
-                    f"the body ended with {len(self.outputs)} of {expected} outputs (prompts x sampling_params.n); "
-                    f"indexes that came: {sorted(self.outputs)}. Did a gateway drop sampling_params.n or a prompt?"
+                    f"the body ended with {len(outputs)} of {expected} outputs (prompts x sampling_params.n); "
+                    f"indexes that came: {sorted(outputs)}. Did a gateway drop sampling_params.n or a prompt?"
                 )
             )
             return
-        self.ended = True
+        self.ended = self.over = True
 
     def broke(self, error: TransportError) -> None:
-        """The connection failed.  After everything has come that is no failure any more."""
-        if self.over:
-            return
+        """The connection failed."""
         if self.complete:
             self.end()
-            return
-        self._fail(error)
+        elif not self.over:
+            self._fail(error)
 
     def idled(self, error: TransportError) -> None:
         """Nothing came for too long.  What came since then, while the server was told to stop, is kept."""
         if self.failure is None:
+            self.ended = False
             self._fail(error)
 
     def _fail(self, error: StreamError) -> None:
         error.partial = self.snapshots()
-        self.failure = error
-        if not self.ended:
-            self._decoder.error = self._decoder.error or error
-
-    # ---- handing out
-
-    def next(self) -> Update | None:
-        """The next update, or None when more has to be read.
-
-        :raises StreamError: the stream failed, and everything before that was handed out.
-        """
-        if self.waiting:
-            self._handed_out = True
-            return self.waiting.popleft()
-        if self.failure is not None:
-            raise self.failure
-        return None
+        self.failure, self.over = error, True
+        self._decoder.error = self._decoder.error or error
 
     # ---- decisions
 
     def shed(self) -> StreamError | None:
         """Why this attempt was turned away with 503 inside the stream, if it was and nothing else has come."""
-        if self._handed_out:
-            return None
         failure = self.failure
         if isinstance(failure, ServerError) and failure.index is None and not self.waiting and not self.outputs:
             return failure if str(failure.code) == "503" else None
@@ -211,12 +217,28 @@ class Folding:
             ids += [rid for index, rid in enumerate(request.rids) if index not in self.outputs]
         return list(dict.fromkeys(ids))
 
+    # ---- events
+
     def emit(self, name: str, /, **data: Any) -> None:
         """Tell the caller's hook; its failures are logged, never raised."""
         hook = self._options.on_event
         if hook is None:
             return
+        if self._held is not None:
+            self._held.append((name, data))
+            return
         try:
             hook(name, data)
         except Exception:  # noqa: BLE001  # whatever it is, the stream is worth more than its observer
             _log.exception("on_event(%r, ...) failed", name)
+
+    def hold_events(self) -> None:
+        """What follows runs in another task: the hook hears of it later, in the stream's own."""
+        if self._held is None:
+            self._held = []
+
+    def release_events(self) -> None:
+        """This is the stream's own task again."""
+        held, self._held = self._held or (), None
+        for name, data in held:
+            self.emit(name, **data)

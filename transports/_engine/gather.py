@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssefold import StreamError
 
-from .runtime import current_runtime
+from .runtime import current_runtime, in_time
 
 if TYPE_CHECKING:
     from ssefold import Accumulator, Snapshot
@@ -75,7 +75,7 @@ async def gather(
         raise ValueError(f"limit must be at least 1, found {limit!r}")
     results = [StreamResult(stream) for stream in streams]
     if results:
-        await _Gathering(results, abort_when, current_runtime(anyio_based=False)).run(limit)
+        await _Gathering(results, abort_when, current_runtime()).run(limit)
     return results
 
 
@@ -136,7 +136,7 @@ class _Gathering:
         async def abort() -> None:
             result.aborted = True
             try:
-                if await self._runtime.bounded(result.stream.abort, result.stream.abort_timeout):
+                if await in_time(self._runtime, result.stream.abort, result.stream.abort_timeout):
                     return
             except (StreamError, RuntimeError):
                 pass  # refused, or still opening: leaving the stream frees the server as far as that goes

@@ -19,12 +19,11 @@ class StreamMetrics:
         output's first; 0.0 for updates of one read.
     :ivar parse_time: spent on parsing and folding.
     :ivar attempts: requests made.
-    :ivar elapsed: from the request's start to the last byte.
     """
 
     __slots__ = (
-        "_ends", "_last_tokens", "_started", "attempts", "bytes", "elapsed", "events", "inter_token_times",
-        "parse_time", "tokens", "ttft",
+        "_known", "_last", "_started", "attempts", "bytes", "events", "inter_token_times", "parse_time", "tokens",
+        "ttft",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -35,10 +34,9 @@ class StreamMetrics:
         self.inter_token_times: array[float] = array("d")
         self.parse_time: float = 0.0
         self.attempts: int = 0
-        self.elapsed: float = 0.0
         self._started: float | None = None
-        self._last_tokens: dict[int, float] = {}
-        self._ends: dict[int, int] = {}
+        self._last: float | None = None
+        self._known: dict[int, list[float]] = {}
 
     def request_started(self, now: float) -> None:
         """An attempt begins."""
@@ -46,29 +44,32 @@ class StreamMetrics:
         if self._started is None:
             self._started = now
 
+    @property
+    def elapsed(self) -> float:
+        """From the request's start to the last byte."""
+        last = self._last
+        return 0.0 if last is None else last - (last if self._started is None else self._started)
+
     def received(self, size: int, updates: Sequence[Update], now: float, parse_time: float) -> None:
         """A read brought these updates."""
         self.bytes += size
-        self.events += len(updates)
         self.parse_time += parse_time
-        started = now if self._started is None else self._started
-        self.elapsed = now - started
-        last = self._last_tokens
+        self.events += len(updates)
+        self._last = now
         for update in updates:
-            index = update.index
+            known = self._known.get(update.index)
+            if known is None:
+                known = self._known[update.index] = [0, 0.0]
+            end, last = known
             # An update that replaces repeats what came before: only what goes beyond it is new.
-            end = update.start + len(update.token_ids)
-            count = end - self._ends.get(index, 0)
-            if count <= 0:
-                continue
-            self._ends[index] = end
-            self.tokens += count
-            before = last.get(index)
-            last[index] = now
-            if before is not None:
-                self.inter_token_times.append(now - before)
-            elif self.ttft is None:
-                self.ttft = now - started
+            new_end = update.start + len(update.token_ids)
+            if new_end > end:
+                self.tokens += int(new_end - end)
+                known[:] = new_end, now
+                if end:
+                    self.inter_token_times.append(now - last)
+                elif self.ttft is None:
+                    self.ttft = self.elapsed
 
     def __repr__(self) -> str:
         ttft = "None" if self.ttft is None else f"{self.ttft:.4f}"

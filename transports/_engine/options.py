@@ -25,6 +25,7 @@ class FoldOptions(TypedDict, total=False):
     :ivar idle_timeout: seconds without a byte, also before the first one, after which the stream has failed.  Comments
         count as life.  None: as long as the client itself waits.
     :ivar on_event: called with a name and data when something happens (``docs/observability.md``).
+    :ivar fast_path: False: every payload is parsed and planned in full.  For comparison, when a result looks wrong.
     """
 
     mode: Mode
@@ -32,6 +33,7 @@ class FoldOptions(TypedDict, total=False):
     max_event_size: int
     idle_timeout: float | None
     on_event: EventHook | None
+    fast_path: bool
 
 
 class GenerateOptions(FoldOptions, total=False):
@@ -67,6 +69,7 @@ class Options:
     max_event_size: int = _MAX_EVENT_SIZE
     idle_timeout: float | None = None
     on_event: EventHook | None = None
+    fast_path: bool = True
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     rid: str | None = None
     on_cancel: OnCancel = "disconnect"
@@ -91,7 +94,26 @@ class Options:
 
     def decoder(self) -> GenerateDecoder:
         """A decoder for one body."""
-        return GenerateDecoder(mode=self.mode, on_bad_json=self.on_bad_json, max_event_size=self.max_event_size)
+        return GenerateDecoder(
+            mode=self.mode,
+            on_bad_json=self.on_bad_json,
+            max_event_size=self.max_event_size,
+            fast_path=self.fast_path,
+        )
+
+
+def checked(options: Mapping[str, Any]) -> Options:
+    """What a caller gave, with defaults.
+
+    :raises TypeError: an option that does not exist.
+    :raises ValueError: a value that makes no sense.
+    """
+    if "timeout" in options:
+        raise TypeError(
+            "there is no option timeout: use idle_timeout=, the seconds without a byte after which a stream has "
+            "failed; a limit on the whole is asyncio.timeout or anyio.fail_after"
+        )
+    return Options(**options)
 
 
 def _is_number(value: object) -> bool:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from ssefold import PayloadError
+
+from .url import printable_url, split_credentials
 
 _OURS = {"accept": "text/event-stream", "accept-encoding": "identity", "content-type": "application/json"}
 
@@ -21,14 +24,18 @@ _OURS = {"accept": "text/event-stream", "accept-encoding": "identity", "content-
 class PreparedRequest:
     """What is sent, as often as it is sent.
 
+    :ivar url: without user and password; they are in ``headers``.
+    :ivar headers: sent with the request, and to the same server's other endpoints.
+    :ivar own_headers: the caller's own and ours, for other servers (a router's workers).
     :ivar rids: the ids that the server will know the prompts by, in their order (``io_struct._normalize_rid``).
     :ivar expected: how many outputs the answer has; None where the payload does not tell.
     :ivar samples: ``n``: with more than one, the server makes up ids of its own.
     """
 
-    url: str
-    body: bytes
-    headers: Mapping[str, str]
+    url: str = field(repr=False)
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    own_headers: Mapping[str, str] = field(repr=False)
     rid: str | tuple[str, ...]
     rids: tuple[str, ...]
     expected: int | None
@@ -38,11 +45,10 @@ class PreparedRequest:
         """The url of another endpoint of the same server."""
         return urljoin(self.url, name)
 
-    @property
+    @cached_property
     def place(self) -> str:
-        """The url for messages: without user, password and query."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+        """The url for messages."""
+        return printable_url(self.url)
 
 
 def prepare(
@@ -50,6 +56,7 @@ def prepare(
 ) -> PreparedRequest:
     """Read url and payload.
 
+    :raises ValueError: the url has no host where one should be.
     :raises PayloadError: the payload is not an object, can not be written as JSON, or its ``rid``, ``input_ids`` or
         ``sampling_params.beam_width`` is of a wrong type.
     """
@@ -62,10 +69,19 @@ def prepare(
     sent = {**payload, "stream": True, "rid": own_rid}
     prompts = _prompts(payload)
     samples = _samples(payload.get("sampling_params"))
+    own_headers = _headers(headers)
+    if "(invalid" in printable_url(url):
+        raise ValueError(
+            f"the url {printable_url(url)} cannot be split into its parts; write '/', '?', '#' and '@' in a user or "
+            "password as %2F, %3F, %23 and %40"
+        )
+    bare_url, authorization = split_credentials(str(url))
+    given = authorization is None or any(name.lower() == "authorization" for name in own_headers)
     return PreparedRequest(
-        url=str(url),
+        url=bare_url,
         body=_encode(sent),
-        headers=_headers(headers),
+        headers=own_headers if given else {**own_headers, "authorization": str(authorization)},
+        own_headers=own_headers,
         rid=kept_rid,
         rids=_rids(kept_rid, prompts),
         expected=(prompts or 1) * samples if samples and prompts != 0 else None,

@@ -1,21 +1,27 @@
-"""One ``/generate`` call, asynchronously: attempts, the server's side of aborting, and the order of leaving.
+"""One ``/generate`` call: attempts, the server's side of aborting, and the order of leaving.
 
-Reading is the base class's matter, bytes and their meaning :class:`._folding.Folding`'s, a client's peculiarities its
+Reading is the base class's matter, bytes and their meaning :class:`.folding.Folding`'s, a client's peculiarities its
 exchange's.
 """
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from .abort import abort_body, abort_headers, abort_refused, worker_urls
-from .answer import BODY_LIMIT, Head, idle, refused
+from .abort import abort_body, abort_refused, worker_urls
+from .answer import BODY_LIMIT, Head, failed, idle, is_stream, refused
+from .encoding import undo_encoding
 from .errors import TransportError
 from .folding import Folding
 from .retry import backoff
+from .runtime import OutOfTime, in_time
 from .update_stream import UpdateStream
+from .url import printable_url, split_credentials
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from typing_extensions import Self
 
     from ssefold import StreamError
@@ -40,10 +46,11 @@ class GenerateStream(UpdateStream):
     """
 
     def __init__(self, client: Client, request: PreparedRequest, options: Options) -> None:
-        super().__init__(Folding(options, request), options, place=request.place, anyio_based=client.anyio_based)
+        super().__init__(Folding(options, request), options, request.place, request.url)
         self._client = client
         self._request = request
         self._may_run = False
+        self._may_be_shed = options.retries > 0
         self._untold: list[str] | None = None
         if options.on_cancel != "disconnect":
             self._before_cancelling = self._free
@@ -61,11 +68,14 @@ class GenerateStream(UpdateStream):
     async def __aenter__(self) -> Self:
         if self._exchange is not None or self._released:
             raise RuntimeError("a stream is entered once; call generate() again for another request")
+        self._reading = True  # an abort from another task waits for the answer
         try:
             await self._open()
         except BaseException:
             await self.aclose()
             raise
+        finally:
+            self._has_read()
         return self
 
     async def abort(self) -> None:
@@ -79,8 +89,7 @@ class GenerateStream(UpdateStream):
         :raises StreamError: the stream failed on its way to the end.
         """
         folding, timeout = self._folding, self._options.abort_timeout
-        if self._exchange is None:
-            raise RuntimeError("enter the stream first: async with generate(...) as stream")
+        _ = self._open_exchange
         ids = folding.ids_to_abort()
         if ids and not folding.over:
             refusal = await self._tell_in_time(ids, timeout, patience=timeout)
@@ -94,9 +103,10 @@ class GenerateStream(UpdateStream):
 
     # ---- attempts
 
-    async def _read_once(self) -> None:
-        await super()._read_once()
-        shed = self._folding.shed()
+    async def _look_at_shed(self) -> None:
+        folding = self._folding
+        self._may_be_shed = not folding.handed_out
+        shed = folding.shed() if self._may_be_shed else None
         if shed is not None and self._attempts_left:
             self._may_run = False
             await self._try_again(shed)
@@ -108,7 +118,7 @@ class GenerateStream(UpdateStream):
                 await self._attempt()
             except TransportError as error:
                 if error.retryable and self._attempts_left:
-                    await self._try_again(error)
+                    await self._try_again(error, error.retry_after)
                     continue
                 self._folding.broke(error)
                 raise
@@ -116,27 +126,35 @@ class GenerateStream(UpdateStream):
 
     async def _attempt(self) -> None:
         self._folding.attempt()
-        exchange = self._exchange = self._client.exchange(self._options.idle_timeout)
+        exchange = self._client.exchange(self._options.idle_timeout)
+        self._use(exchange)
         self._may_run = True
-
-        async def send() -> Head:
-            return await exchange.open(self._request)
-
-        first, seconds = self._before_cancelling, self._options.idle_timeout
         try:
-            if exchange.fragile or first is not None or seconds is not None:
-                head = await self._runtime.guarded(send, first=first, seconds=seconds)
-            else:
-                head = await send()
-        except TimeoutError as error:
-            raise idle(self._place, self._options.idle_timeout) from error
-        except TransportError as error:
-            self._may_run = not error.retryable
-            raise
+            head: Head | TransportError = await self._runtime.guarded(
+                lambda: exchange.open(self._request),
+                first=self._before_cancelling,
+                seconds=self._options.idle_timeout,
+            )
+        except OutOfTime as error:
+            head = idle(self._place, self._options.idle_timeout, error)
+        except Exception as error:  # noqa: BLE001  # whatever a client raises
+            head = self._error_of(error, began=False)
+            self._may_run = not head.retryable
+        if isinstance(head, TransportError):
+            raise head  # here, so that the client's exception is no context of it
         self._folding.emit("response", status=head.status, attempt=self._folding.metrics.attempts)
-        if not head.is_stream:
-            self._may_run = False
-            raise refused(head, await self._start_of_body(exchange, head), self._request.place)
+        await self._check(exchange, head)
+
+    async def _check(self, exchange: Exchange, head: Head) -> None:
+        if is_stream(head):
+            try:
+                self._undo = undo_encoding(head.content_encoding)
+            except ValueError:
+                pass  # refused, by name
+            else:
+                return
+        self._may_run = False
+        raise refused(head, await self._start_of_body(exchange, head), self._place)
 
     async def _start_of_body(self, exchange: Exchange, head: Head) -> bytes:
         if head.status == 503 and self._attempts_left:
@@ -147,27 +165,28 @@ class GenerateStream(UpdateStream):
             try:
                 while sum(map(len, parts)) < BODY_LIMIT and (data := await exchange.read()):
                     parts.append(data)
-            except TransportError:
-                pass  # the status says more than how its explanation broke off
+            except Exception:  # noqa: BLE001, S110  # the status says more than how its explanation broke off
+                pass
 
-        await self._runtime.bounded(read, self._options.abort_timeout)
+        exchange.hurry(self._options.abort_timeout)
+        await in_time(self._runtime, read, self._options.abort_timeout)
         return b"".join(parts)
 
     @property
     def _attempts_left(self) -> bool:
         return self._folding.metrics.attempts <= self._options.retries
 
-    async def _try_again(self, error: StreamError) -> None:
-        await self._runtime.shielded(self._open_exchange.close)
+    async def _try_again(self, error: StreamError, retry_after: float | None = None) -> None:
+        await self._runtime.shielded(super()._leave)
         attempt = self._folding.metrics.attempts
-        delay = backoff(attempt)
+        delay = backoff(attempt, retry_after)
         self._folding.emit("retry", attempt=attempt, delay=delay, error=error)
         await self._runtime.sleep(delay)
 
     # ---- leaving
 
     async def _leave(self) -> None:
-        # Told before the response is closed: a server forgets the id of a client that has gone (_abort).
+        # Told before the response is closed: a server forgets the id of a client that has gone (abort.py).
         untold = await self._free()
         await super()._leave()
         if untold:
@@ -179,6 +198,7 @@ class GenerateStream(UpdateStream):
     async def _free(self) -> list[str]:
         """Tell the server, once, to stop what it may still be generating; returns the ids that it was not told."""
         if self._untold is None:
+            self._folding.hold_events()
             ids = self._folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
             # A pool without a connection to spare may need ours, so not all of the time is spent on asking for another.
             timeout = self._options.abort_timeout
@@ -193,27 +213,44 @@ class GenerateStream(UpdateStream):
         async def tell() -> None:
             try:
                 async with self._client.gate.passed(self._runtime):
-                    await self._tell(ids, timeout, patience=patience)
+                    await self._tell(ids, monotonic() + timeout, patience=patience)
             except TransportError as error:
                 failures.append(error)
 
-        if not await self._runtime.bounded(tell, timeout):
-            return TransportError(f"{self._place} could not be told to stop within abort_timeout: {timeout} s went by")
+        if not await in_time(self._runtime, tell, timeout):
+            return self._too_late()
         return failures[0] if failures else None
 
-    async def _tell(self, ids: list[str], timeout: float, *, patience: float) -> None:
-        request, headers = self._request, abort_headers(self._request)
-
-        async def call(method: str, url: str, body: bytes) -> tuple[int, bytes]:
-            return await self._client.call(method, url, body, headers, timeout=timeout, patience=patience)
-
+    async def _tell(self, ids: list[str], ends_at: float, *, patience: float) -> None:
+        request = self._request
         self._folding.emit("abort", ids=tuple(ids), on_cancel=self._options.on_cancel)
-        urls = [request.sibling("abort_request")]
+        urls, headers = [request.sibling("abort_request")], request.headers
         if self._options.on_cancel == "router":
-            answer = await call("GET", request.sibling("workers"), b"")
-            urls = worker_urls(*answer, request.place)
+            answer = await self._call("GET", request.sibling("workers"), b"", headers, ends_at, patience)
+            urls, headers = worker_urls(*answer, request.place), request.own_headers
         for url in urls:
             for rid in ids:
-                status, body = await call("POST", url, abort_body(rid))
+                status, body = await self._call("POST", url, abort_body(rid), headers, ends_at, patience)
                 if status != 200:
                     raise abort_refused(status, body, url)
+
+    async def _call(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], ends_at: float, patience: float
+    ) -> tuple[int, bytes]:
+        left = ends_at - monotonic()
+        if left <= 0:
+            raise self._too_late()
+        bare_url, authorization = split_credentials(url)
+        sent = {**headers, "accept": "*/*"}
+        if authorization is not None:
+            sent["authorization"] = authorization
+        try:
+            return await self._client.call(method, bare_url, body, sent, timeout=left, patience=min(patience, left))
+        except Exception as error:  # noqa: BLE001  # whatever a client raises; a router may name anything as a worker
+            failure = failed(error, self._client.judge(error), f"{method} {printable_url(url)}", url, began=False)
+        raise failure
+
+    def _too_late(self) -> TransportError:
+        return TransportError(
+            f"{self._place} could not be told to stop within abort_timeout={self._options.abort_timeout} s"
+        )

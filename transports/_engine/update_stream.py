@@ -6,25 +6,26 @@ Requests, attempts and servers are unknown here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from time import monotonic
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .answer import idle
+from .answer import failed, idle
 from .errors import TransportError
-from .runtime import current_runtime
+from .runtime import OutOfTime, current_runtime, in_time
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ssefold import Accumulator, Snapshot, Update
 
+    from .encoding import Undo
     from .exchange import Exchange
     from .folding import Folding
     from .metrics import StreamMetrics
     from .options import Options
-    from .runtime import Event, Repeated, Runtime, Work
+    from .runtime import Event, Runtime, Work
 
 
 class UpdateStream:
@@ -39,16 +40,19 @@ class UpdateStream:
     :raises StreamError: while iterating, after the updates before it; ``.partial`` has what came.
     """
 
-    def __init__(self, folding: Folding, options: Options, *, place: str, anyio_based: bool) -> None:
+    def __init__(self, folding: Folding, options: Options, place: str, url: str = "") -> None:
         self._folding = folding
         self._options = options
         self._place = place
-        self._anyio_based = anyio_based
+        self._url = url
         self._exchange: Exchange | None = None
+        self._undo: Undo | None = None
         self._known_runtime: Runtime | None = None
         self._released = False
+        self._next: Callable[[], Awaitable[bytes]] | None = None
+        self._kept = False
+        self._may_be_shed = False
         self._reading = False
-        self._reader: Repeated | None = None
         self._read_waiters: list[Event] = []
         self._before_cancelling: Work[object] | None = None
 
@@ -83,20 +87,29 @@ class UpdateStream:
         if self._released:
             return
         self._released = True
-        if self._exchange is not None:
-            await self._runtime.shielded(self._end)
+        if self._exchange is None:
+            return
+        folding = self._folding
+        folding.hold_events()
+        try:
+            await self._runtime.shielded(self._leave)
+        finally:  # here, in the stream's own task
+            folding.release_events()
+            folding.emit("close", metrics=folding.metrics, complete=folding.complete, error=folding.failure)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Update:
-        while True:
-            update = self._folding.next()
-            if update is not None:
-                return update
-            if self._folding.ended:
+        folding = self._folding
+        while not folding.waiting:
+            if folding.over:
+                if folding.failure is not None:
+                    raise folding.failure
                 raise StopAsyncIteration
             await self._read_on()
+        folding.handed_out = True
+        return folding.waiting.popleft()
 
     # ---- reading
 
@@ -107,92 +120,118 @@ class UpdateStream:
             self._read_waiters.append(done)
             await done.wait()
             return
-        if self._released:
-            raise RuntimeError("the stream was left; what came is in .outputs")
+        folding = self._folding
+        if self._next is None or self._released or folding.complete:
+            await self._read_to_end()
+            return
         self._reading = True
         try:
-            await self._read_once()
+            data = await self._next()
+            if data and self._undo is None:
+                folding.received(data)
+            else:
+                self._received(data)
+            if self._may_be_shed:
+                await self._look_at_shed()
+        except OutOfTime as error:
+            folding.idled(idle(self._place, self._options.idle_timeout, error))
+        except Exception as error:  # noqa: BLE001  # whatever a client raises
+            folding.broke(self._error_of(error))
+        except BaseException:
+            if self._open_exchange.fragile and not self._kept:
+                self._next = self._closed_by_client
+            self._kept = False
+            raise
         finally:
             self._reading = False
-            waiters, self._read_waiters = self._read_waiters, []
-            for waiter in waiters:
-                waiter.set()
+            if self._read_waiters:
+                self._has_read()
 
-    async def _read_once(self) -> None:
-        exchange, folding = self._open_exchange, self._folding
-        if folding.says_done:
-            await self._read_to_end()
-        elif exchange.fragile:
-            seconds = self._options.idle_timeout
-            if self._reader is None:
-                self._reader = self._runtime.repeated(self._take)
-            try:
-                await self._reader.run(first=self._before_cancelling, seconds=seconds)
-            except TimeoutError as error:
-                silence = idle(self._place, seconds)
-                silence.__cause__ = error
-                folding.idled(silence)
-        else:
-            await self._take()
+    def _has_read(self) -> None:
+        self._reading = False
+        waiters, self._read_waiters = self._read_waiters, []
+        for waiter in waiters:
+            waiter.set()
 
-    async def _take(self) -> None:
-        folding = self._folding
-        try:
-            data = await self._open_exchange.read()
-        except TransportError as error:
-            folding.broke(error)
-            return
-        if data:
-            folding.received(data)
+    def _received(self, data: bytes) -> None:
+        if not data:
+            self._folding.end()
         else:
-            folding.end()
+            self._folding.received(data if self._undo is None else self._undo(data))
+
+    def _keep(self, data: bytes) -> None:
+        """What was read by a read that was cancelled."""
+        self._kept = True
+        self._received(data)
+
+    async def _closed_by_client(self) -> bytes:
+        raise TransportError(
+            f"an earlier read from {self._place} was cancelled, and the client closed the response then"
+        )
+
+    async def _look_at_shed(self) -> None:
+        """A server may turn a request away inside the stream; for streams that can send another."""
+
+    def _error_of(self, error: Exception, *, began: bool = True) -> TransportError:
+        if isinstance(error, TransportError):
+            return error
+        verdict = self._open_exchange.judge(error)
+        if verdict.idle:
+            return idle(self._place, self._options.idle_timeout, error)
+        return failed(error, verdict, self._place, self._url, began=began)
 
     async def _read_to_end(self) -> None:
         """Only the end of the body is missing: the connection can be used again if it comes, and is closed if not."""
-        exchange, folding = self._open_exchange, self._folding
-        timeout = self._options.abort_timeout
+        exchange, folding, timeout = self._open_exchange, self._folding, self._options.abort_timeout
+        if self._released:
+            raise RuntimeError("the stream was left; what came is in .outputs")
+        self._reading = True
 
         async def read() -> None:
-            while not folding.over:
-                await self._take()
+            try:
+                while not folding.over:
+                    self._received(await exchange.read())
+            except Exception:  # noqa: BLE001  # nothing is missing that counts
+                folding.end()
 
-        if exchange.fragile:
-            await self._runtime.bounded(read, timeout)
-        else:
-            # A stream's end is no place for a task of its own: it would cost as much as several events.
-            ends_at = monotonic() + timeout
-            while not folding.over and (left := ends_at - monotonic()) > 0:
-                exchange.hurry(left)
-                await self._take()
-        folding.end()
+        try:
+            exchange.hurry(timeout)
+            await in_time(self._runtime, read, timeout)
+            folding.end()
+        finally:
+            self._has_read()
 
     # ---- leaving
 
-    async def _end(self) -> None:
-        """Runs shielded, once."""
-        folding = self._folding
-        await self._leave()
-        folding.emit("close", metrics=folding.metrics, complete=folding.complete, error=folding.failure)
-
     async def _leave(self) -> None:
-        exchange, folding = self._open_exchange, self._folding
+        """Runs shielded, once."""
+        exchange = self._open_exchange
 
         async def close() -> None:
-            folding.received(await exchange.close())
+            with suppress(Exception):  # whatever it is, the connection is gone, as was wanted
+                left = await exchange.close()
+                if left:
+                    self._received(left)
 
-        if exchange.closes_at_once:
-            await close()
-        else:
-            await self._runtime.bounded(close, self._options.abort_timeout)
-        if self._reader is not None:
-            await self._reader.end()
+        await in_time(self._runtime, close, self._options.abort_timeout)
 
     # ---- states
+
+    def _use(self, exchange: Exchange) -> None:
+        """From now on this is what is read."""
+        self._exchange, self._undo = exchange, None
+        self._next = self._runtime.reader(
+            exchange.read,
+            keep=self._keep,
+            fragile=exchange.fragile,
+            first=self._before_cancelling if exchange.fragile else None,
+            seconds=self._options.idle_timeout,
+        )
 
     @property
     def _runtime(self) -> Runtime:
         if self._known_runtime is None:
-            self._known_runtime = current_runtime(anyio_based=self._anyio_based)
+            self._known_runtime = current_runtime()
         return self._known_runtime
 
     @property

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._engine.collect import collect_stream
-from .._engine.options import Options
-from .._engine.request import prepare
-from .._engine.stream import GenerateStream
-from ._decode import decode_stream
-from ._h11 import Dialer
+from .._engine import GenerateStream, checked, collect_stream, prepare
+
+try:
+    from ._decode import decode_stream
+    from ._h11 import Dialer
+except ImportError as error:
+    raise ImportError("ssefold.transports.anyio needs anyio and h11: pip install 'ssefold[anyio]'") from error
 
 if TYPE_CHECKING:
     import ssl
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ObjectReceiveStream
     from typing_extensions import Unpack
 
-    from .._engine.options import FoldOptions, GenerateOptions
-    from .._engine.update_stream import UpdateStream
+    from .._engine import FoldOptions, GenerateOptions, UpdateStream
 
 __all__ = ["collect", "decode", "generate"]
 
@@ -38,12 +38,12 @@ def generate(
 
     :param ssl_context: for ``https``; default: the system's certificates.
     :param options: :class:`GenerateOptions`.
-    :raises PayloadError: the payload can not be sent.
+    :raises PayloadError: the payload cannot be sent.
     :raises ValueError: an option makes no sense, or the url is not http or https.
     """
-    checked = Options(**options)
-    request = prepare(url, payload, rid=checked.rid, headers=checked.headers)
-    return GenerateStream(Dialer(request.url, ssl_context), request, checked)
+    given = checked(options)
+    request = prepare(url, payload, rid=given.rid, headers=given.headers)
+    return GenerateStream(Dialer(request, ssl_context), request, given)
 
 
 async def collect(
@@ -68,4 +68,4 @@ def decode(byte_stream: ByteReceiveStream | ObjectReceiveStream[bytes], **option
     :param options: :class:`FoldOptions`.
     :raises ValueError: an option makes no sense.
     """
-    return decode_stream(byte_stream, Options(**options))
+    return decode_stream(byte_stream, checked(options))

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from .._engine.answer import Head
-from .._engine.errors import TransportError
-from .._engine.folding import Folding
-from .._engine.update_stream import UpdateStream
+from .._engine import Folding, Head, UpdateStream, Verdict
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ObjectReceiveStream
+    from typing_extensions import Self
 
-    from .._engine.options import Options
-    from .._engine.request import PreparedRequest
+    from ssefold import Update
+
+    from .._engine import Options, PreparedRequest
 
 RECEIVE = 2**16
 """Bytes asked of a socket at once: with less, a large event costs more turns of the event loop than it needs."""
@@ -28,38 +27,41 @@ def decode_stream(source: ByteReceiveStream | ObjectReceiveStream[bytes], option
 
 class _DecodedStream(UpdateStream):
     def __init__(self, source: ByteReceiveStream | ObjectReceiveStream[bytes], options: Options) -> None:
-        super().__init__(Folding(options), options, place="the byte stream", anyio_based=True)
-        self._exchange = _Source(source, options.idle_timeout)
+        super().__init__(Folding(options), options, "the byte stream")
+        self._exchange = _Source(source)
+
+    async def __aenter__(self) -> Self:
+        self._use(self._open_exchange)
+        return self
+
+    async def __anext__(self) -> Update:
+        if self._known_runtime is None:  # iterated as it is
+            self._use(self._open_exchange)
+        return await super().__anext__()
 
 
 class _Source:
-    """See :class:`._exchange.Exchange`; open from the start."""
+    """See :class:`._engine.exchange.Exchange`; open from the start."""
 
     fragile = False
-    closes_at_once = False
 
-    def __init__(self, source: ByteReceiveStream | ObjectReceiveStream[bytes], idle_timeout: float | None) -> None:
+    def __init__(self, source: ByteReceiveStream | ObjectReceiveStream[bytes]) -> None:
         self._source = source
-        self._idle_timeout = idle_timeout
 
     async def open(self, request: PreparedRequest) -> Head:
         raise RuntimeError("a decoded stream is open from the start")
 
     async def read(self) -> bytes:
         try:
-            with anyio.fail_after(self._idle_timeout):
-                return await self._source.receive()
+            return await self._source.receive()
         except anyio.EndOfStream:
             return b""
-        except TimeoutError as error:
-            raise TransportError(
-                f"nothing came out of the byte stream for idle_timeout={self._idle_timeout} s"
-            ) from error
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
-            raise TransportError(f"reading from the byte stream failed: {type(error).__name__}: {error}") from error
 
     def hurry(self, seconds: float) -> None:
-        self._idle_timeout = seconds
+        pass  # the stream ends a read that takes too long
+
+    def judge(self, error: Exception) -> Verdict:
+        return Verdict()
 
     async def close(self) -> bytes:
         await self._source.aclose()

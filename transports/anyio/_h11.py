@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-import base64
 import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import anyio
 import h11
 
-from .._engine.abort import BODY_SIZE
-from .._engine.answer import Head, idle
-from .._engine.errors import TransportError
-from .._engine.gate import Gate
+from .._engine import BODY_SIZE, Gate, Head, Verdict
 from ._decode import RECEIVE
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from .._engine.request import PreparedRequest
-
-_BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+    from .._engine import PreparedRequest
 
 
 class Dialer:
-    """See :class:`._exchange.Client`: dials a connection for every request.
+    """See :class:`._engine.exchange.Client`: dials a connection for every request.
 
     :raises ValueError: the url is not http or https.
     """
 
-    anyio_based = True
-
-    def __init__(self, url: str, ssl_context: ssl.SSLContext | None) -> None:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError(f"the url must be absolute, http or https, found {url!r}")
+    def __init__(self, request: PreparedRequest, ssl_context: ssl.SSLContext | None) -> None:
+        if urlsplit(request.url).scheme not in ("http", "https"):
+            raise ValueError(f"the url must be absolute, http or https, found {request.place!r}")
         self._ssl_context = ssl_context
         self.gate = Gate()  # nothing is shared with other streams
 
-    def exchange(self, idle_timeout: float | None) -> HTTPExchange:
-        """See :class:`._exchange.Client`."""
-        return HTTPExchange(self._ssl_context, idle_timeout)
+    def exchange(self, idle_timeout: float | None) -> HTTPExchange:  # kept by the stream
+        """See :class:`._engine.exchange.Client`."""
+        return HTTPExchange(self._ssl_context)
 
     async def call(
         self,
@@ -50,41 +42,41 @@ class Dialer:
         body: bytes,
         headers: Mapping[str, str],
         *,
-        timeout: float,  # noqa: ASYNC109  # the caller's scope bounds the whole; this bounds each wait
+        timeout: float,  # noqa: ASYNC109  # the caller bounds the whole
         patience: float,
     ) -> tuple[int, bytes]:
-        """See :class:`._exchange.Client`; there is no pool to be patient with."""
-        exchange = HTTPExchange(self._ssl_context, timeout)
+        """See :class:`._engine.exchange.Client`; there is no pool to be patient with."""
+        exchange = HTTPExchange(self._ssl_context)
         answer = b""
         try:
             head = await exchange.send(method, url, body, headers)
             while len(answer) < BODY_SIZE and (data := await exchange.read()):
                 answer += data
-        except ValueError as error:  # a router may name anything as a worker's url
-            raise TransportError(f"{method} {url} can not be sent: {error}") from error
         finally:
             await exchange.close()
         return head.status, answer
 
+    def judge(self, error: Exception) -> Verdict:
+        """See :class:`._engine.exchange.Client`."""
+        return Verdict()
+
 
 class HTTPExchange:
-    """See :class:`._exchange.Exchange`."""
+    """See :class:`._engine.exchange.Exchange`."""
 
     fragile = False  # a read waits for the socket alone
-    closes_at_once = True
 
-    def __init__(self, ssl_context: ssl.SSLContext | None, idle_timeout: float | None) -> None:
+    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context
-        self._idle_timeout = idle_timeout
         self._stream: ByteStream | None = None
         self._protocol = h11.Connection(h11.CLIENT)
+        self._dialing = False
         self._ended = False
         self._drained = False  # what h11 was given, it has given out; asking it again costs as much as an event
-        self._failure: TransportError | None = None
-        self._place = ""
+        self._failure: Exception | None = None
 
     async def open(self, request: PreparedRequest) -> Head:
-        """See :class:`._exchange.Exchange`."""
+        """See :class:`._engine.exchange.Exchange`."""
         return await self.send("POST", request.url, request.body, request.headers)
 
     async def send(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Head:
@@ -92,23 +84,25 @@ class HTTPExchange:
         parts = urlsplit(url)
         is_tls = parts.scheme == "https"
         host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
-        self._place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        data = self._request_bytes(method, parts.netloc, _target(parts.path, parts.query), body, headers)
-        try:
-            self._stream = await self._dial(host, port, is_tls=is_tls)
-        except (*_BROKEN, ssl.SSLError) as error:
-            raise self._error("no connection to", error, True) from error
-        try:
-            await self._stream.send(data)
-            while not isinstance(event := await self._next_event(), h11.Response):
-                if isinstance(event, h11.ConnectionClosed):
-                    raise self._error("no answer from", "it closed the connection", True)
-        except TimeoutError as error:
-            raise idle(self._place, self._idle_timeout) from error
-        except (*_BROKEN, h11.RemoteProtocolError) as error:
-            raise self._error("no answer from", error, True) from error
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lines = {"Host": parts.netloc, "Connection": "close", "Content-Length": str(len(body)), **headers}
+        request = h11.Request(method=method, target=target, headers=list(lines.items()))
+        events = (request, h11.Data(body), h11.EndOfMessage())
+        data = b"".join(self._protocol.send(event) or b"" for event in events)
+        self._dialing = True
+        self._stream = await self._dial(host, port, is_tls=is_tls)
+        self._dialing = False
+        await self._stream.send(data)
+        while not isinstance(event := await self._next_event(), h11.Response):
+            if isinstance(event, h11.ConnectionClosed):
+                raise h11.RemoteProtocolError("the server closed the connection")
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-        return Head(event.status_code, found.get("content-type", ""), found.get("content-encoding", "").strip().lower())
+        return Head(
+            event.status_code,
+            found.get("content-type", ""),
+            ",".join(value.decode("latin-1") for name, value in event.headers if name == b"content-encoding"),
+            found.get("retry-after", ""),
+        )
 
     async def _dial(self, host: str, port: int, *, is_tls: bool) -> ByteStream:
         if not is_tls:
@@ -118,20 +112,8 @@ class HTTPExchange:
             host, port, tls_hostname=host, ssl_context=self._ssl_context, tls=True, tls_standard_compatible=False
         )
 
-    def _request_bytes(self, method: str, netloc: str, target: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        user, at, host = netloc.rpartition("@")
-        lines = {"Host": host, "Connection": "close", "Content-Length": str(len(body)), **headers}
-        if at and not any(name.lower() == "authorization" for name in headers):
-            lines["Authorization"] = "Basic " + base64.b64encode(unquote(user).encode("utf-8")).decode("ascii")
-        try:
-            head = h11.Request(method=method, target=target, headers=list(lines.items()))
-        except (h11.LocalProtocolError, UnicodeError) as error:
-            raise TransportError(f"the request to {self._place} can not be sent: {error}") from error
-        events = (head, h11.Data(body), h11.EndOfMessage())
-        return b"".join(self._protocol.send(event) or b"" for event in events)
-
     async def read(self) -> bytes:
-        """See :class:`._exchange.Exchange`."""
+        """See :class:`._engine.exchange.Exchange`."""
         if self._failure is not None:
             raise self._failure
         parts: list[bytes] = []
@@ -148,14 +130,10 @@ class HTTPExchange:
                     parts.append(bytes(event.data))
                 else:
                     self._ended = True
-        except TimeoutError as error:
-            self._failure = idle(self._place, self._idle_timeout)
-            self._failure.__cause__ = error
-        except (*_BROKEN, h11.RemoteProtocolError) as error:
-            self._failure = self._error("reading failed from", error, False)
-            self._failure.__cause__ = error
-        if self._failure is not None and not parts:
-            raise self._failure
+        except Exception as error:
+            self._failure = error
+            if not parts:
+                raise
         return b"".join(parts)
 
     async def _next_event(self) -> object:
@@ -165,35 +143,24 @@ class HTTPExchange:
 
     async def _receive(self) -> None:
         """Wait for bytes, or for the end of them."""
-        stream = self._stream
         try:
-            if stream is None:
-                data = b""  # closed by ourselves
-            elif self._idle_timeout is None:
-                data = await stream.receive(RECEIVE)  # a scope for every read is not free
-            else:
-                with anyio.fail_after(self._idle_timeout):
-                    data = await stream.receive(RECEIVE)
+            data = b"" if self._stream is None else await self._stream.receive(RECEIVE)
         except anyio.EndOfStream:
             data = b""
         self._protocol.receive_data(data)
         self._drained = False
 
     def hurry(self, seconds: float) -> None:
-        """See :class:`._exchange.Exchange`."""
-        self._idle_timeout = seconds
+        """See :class:`._engine.exchange.Exchange`; the stream ends a read that takes too long."""
+
+    def judge(self, error: Exception) -> Verdict:
+        """See :class:`._engine.exchange.Exchange`."""
+        broken = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, h11.RemoteProtocolError)
+        return Verdict(unsent=self._dialing and isinstance(error, broken), cut=isinstance(error, broken))
 
     async def close(self) -> bytes:
-        """See :class:`._exchange.Exchange`."""
+        """See :class:`._engine.exchange.Exchange`."""
         stream, self._stream = self._stream, None
         if stream is not None:
             await anyio.aclose_forcefully(stream)
         return b""  # a read takes all that has come
-
-    def _error(self, what: str, why: object, retryable: bool) -> TransportError:
-        reason = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else why
-        return TransportError(f"{what} {self._place}: {reason}", retryable=retryable)
-
-
-def _target(path: str, query: str) -> str:
-    return (path or "/") + (f"?{query}" if query else "")

@@ -1,8 +1,8 @@
-"""A server's side of ``/generate``, scripted: for the tests of this library and of everybody who embeds it.
+"""The server's side of ``/generate``, scripted: for the tests of this library and of its users.
 
 A :class:`Script` says what was generated, a :class:`Profile` which server wrote it, a :class:`Schedule` when; and
 :func:`encode` gives the bytes, with what a client must hold after each event.  Standard library only, and nothing of
-``ssefold`` itself: what is checked against these bytes was not used to make them.
+``ssefold`` itself: the code under test takes no part in making its test data.
 """
 
 from .asked import Asked, Request, read_request

@@ -61,8 +61,8 @@ class Request:
 def read_request(payload: Mapping[str, Any]) -> Request:
     """The outputs that this payload asks for, in index order.
 
-    :raises ValueError: as the server does, for what it can not serve; a :class:`SchemaError` for what is no request.
-    :raises StumbleError: where the server itself stumbles over a value.
+    :raises ValueError: as the server does, for what it cannot serve; a :class:`SchemaError` for what is no request.
+    :raises StumbleError: for a value that crashes the real server.
     """
     check_shape(payload)
     try:

@@ -1,7 +1,7 @@
 """Which text leaves with which token: the server's incremental detokenizer.
 
-Text runs behind the ids: as long as the newest text ends inside a UTF-8 character it is held back, all but what is
-surely final, and comes with a later chunk, at the latest with the last one, where a rest becomes U+FFFD
+Text lags the ids: while the newest text ends inside a UTF-8 character, all but what is surely final is held back and
+sent with a later chunk, at the latest with the last one, where a rest becomes U+FFFD
 (``detokenizer_manager._decode_batch_token_id_output``).  A matched stop string is cut off, a matched stop token is not
 decoded (``trim_matched_stop``).  The server's known fault is here as well: a held-back tail may be sent twice (SGLang
 issue 31598).  This module knows no JSON and no chunks.

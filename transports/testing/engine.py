@@ -1,4 +1,4 @@
-"""The scheduler of a fake server: which outputs run, how far they are, and who asked for them to stop.
+"""The scheduler of a fake server: which outputs run, how far they are, and which were aborted.
 
 One task decodes each output, token by token, through a gate that a test can close; what it makes waits in the output's
 tokenizer-manager state until the HTTP side takes it.  The account of what is still being decoded, and for whom, is kept
@@ -33,14 +33,15 @@ class _Output(Protocol):
 
 @dataclass
 class Counters:
-    """The server's account.
+    """What the server counts.
 
     :ivar requests: ``/generate`` calls; :ivar outputs: what they asked for, ``n`` samples and batches counted singly.
     :ivar tokens: decoded in all; :ivar bytes_sent: of ``/generate`` bodies.
-    :ivar running: outputs that are being decoded or wait for it, :ivar orphans: those among them whose client has gone.
-    :ivar finished: outputs that ended by themselves, :ivar aborted: that were stopped, :ivar orphaned: that were
-        decoded to their end although their client had gone.
-    :ivar disconnects: requests whose client went before the end; :ivar abort_requests: ``/abort_request`` calls.
+    :ivar running: outputs being generated or queued; :ivar orphans: those of them whose client has disconnected.
+    :ivar finished: outputs that ended normally; :ivar aborted: that were aborted; :ivar orphaned: that were
+        generated to their end after their client had disconnected.
+    :ivar disconnects: requests whose client disconnected before the end; :ivar abort_requests: ``/abort_request``
+        calls.
     :ivar connections: sockets open now; :ivar accepted: connections so far; :ivar slow_clients: that the server waits
         for before it can send more.
     """
@@ -161,8 +162,8 @@ class Engine:
     """All outputs of one server.
 
     :param lockstep: decode the next token only when the last chunk was taken (a reader that keeps pace); otherwise
-        decoding goes on, and chunks that nobody takes in time are joined or dropped as the version does it.
-    :param frees_on_disconnect: a client that goes takes its outputs with it.
+        decoding continues, and chunks that are not read in time are joined or dropped, as in that version.
+    :param frees_on_disconnect: a disconnect aborts the client's outputs.
     """
 
     def __init__(

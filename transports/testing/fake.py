@@ -1,14 +1,14 @@
-"""A fake SGLang server on loopback, for the tests of everybody who reads its streams.
+"""A fake SGLang server on loopback, for tests of code that reads its streams.
 
 ::
 
     with FakeSGLang() as server:
         response = httpx.post(server.url + "/generate", json={"text": "Hello", "stream": True})
 
-It is a real HTTP server in a thread of its own, so synchronous, asyncio and trio clients can all talk to it.  What it
-generates is a model's matter (:mod:`~ssefold.transports.testing.model`), how a version writes it down a profile's, what
-goes wrong a fault's.  Nothing waits by the clock unless ``token_delay`` is set: ``hold`` and ``release`` stop the
-decoding where a test wants it, and ``wait_until`` sees what the server has done.
+It is a real HTTP server in its own thread, so synchronous, asyncio and trio clients can all use it.  A model decides
+what it generates (:mod:`~ssefold.transports.testing.model`), a profile how a version writes it, a fault what goes
+wrong. No test needs to sleep: ``hold`` and ``release`` stop the decoding where a test wants it, and ``wait_until``
+waits for a condition on the counters.  ``token_delay`` sets a pace.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class FakeSGLang(LoopbackServer):
     :param lockstep: decode no faster than the client reads; False: as a real server, which joins or drops chunks then.
     :param max_running: outputs decoded at once; others wait in the queue.
     :param context_length: longer prompts get an error event.
-    :param frees_on_disconnect: a client that goes takes its outputs with it; default: as the version does (0.5.18 and
-        0.5.19 decode to the end, and no longer know the request by its id).
+    :param frees_on_disconnect: a disconnect aborts the client's outputs; default: as in that version (0.5.18 and
+        0.5.19 generate to the end, and no longer know the request by its id).
     :param ssl_context: speak TLS.
     """
 
@@ -78,8 +78,9 @@ class FakeSGLang(LoopbackServer):
         context_length: int = 32768,
         frees_on_disconnect: bool | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        port: int = 0,
     ) -> None:
-        super().__init__(ssl_context)
+        super().__init__(ssl_context, port)
         self.profile: Profile = PROFILES[profile] if isinstance(profile, str) else profile
         self.seen: list[Seen] = []
         self._model = GreedyModel() if model is None else model
@@ -116,13 +117,13 @@ class FakeSGLang(LoopbackServer):
         self.call(lambda: self._engine.hold(after))
 
     def release(self) -> None:
-        """Go on decoding."""
+        """Continue decoding."""
         self.call(self._engine.release)
 
     def wait_until(self, condition: Callable[[Counters], bool], *, timeout: float = 30.0) -> None:
-        """Block until the account satisfies the condition; call it from a worker thread in asynchronous tests.
+        """Block until the counters satisfy the condition; call it from a worker thread in asynchronous tests.
 
-        :raises TimeoutError: it does not in ``timeout`` seconds; the message is the account.
+        :raises TimeoutError: they do not within ``timeout`` seconds; the message holds the counters.
         """
         with self._condition:
             if not self._condition.wait_for(lambda: condition(self.counters), timeout):

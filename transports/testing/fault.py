@@ -1,7 +1,7 @@
 """What goes wrong with one request, as data.
 
-A :class:`Fault` says how a fake server treats a request worse than it should; the default one is no fault at all.  What
-each field does is carried out elsewhere: in the engine as far as tokens are concerned, on the wire for the rest.
+A :class:`Fault` says what a fake server does wrong with a request; the default is no fault.  The engine carries out
+what concerns tokens, the wire module the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Fault:
     Before the stream:
 
     :ivar status: another HTTP status, with ``body`` as the whole answer.
-    :ivar refuse: close the connection without a word.
+    :ivar refuse: close the connection without a response.
     :ivar silent: never answer.
     :ivar content_type: of the answer; :ivar headers: more of them.
 
@@ -27,16 +27,16 @@ class Fault:
     :ivar overloaded: the request is shed: an abort chunk with status 503 and no token.
     :ivar error: this error event instead of further tokens, after ``error_after`` of them, then ``[DONE]``.
     :ivar retract_after: back to the waiting queue after so many tokens; the stream is silent until released or aborted.
-    :ivar stall_after: after so many tokens nothing more comes, ever, though the connection stays open.
+    :ivar stall_after: after so many tokens the server sends nothing more, and keeps the connection open.
     :ivar junk: bytes put before each event, a keep-alive comment for instance.
 
     On the wire:
 
     :ivar cut_at: the body ends after so many bytes, by closing the socket (``fin``), by a reset (``rst``), or as if it
         were complete (``clean``).
-    :ivar pieces: cut the body into pieces of random sizes from this seed, each an HTTP chunk and a write of its own.
-    :ivar drip: write the body in pieces of so many bytes.
-    :ivar gzip: compress the body, whatever was accepted.
+    :ivar pieces: cut the body into pieces of random sizes from this seed, each its own HTTP chunk and its own write.
+    :ivar drip: write the body in pieces of this many bytes.
+    :ivar gzip: compress the body, whatever ``Accept-Encoding`` says.
     :ivar no_done: leave out ``[DONE]``.
     :ivar endless: never end the body after ``[DONE]``.
     :ivar padding: so many bytes in a key of the last chunk (a giant terminal).

@@ -125,7 +125,7 @@ class RustOutput:
 
 
 class GrpcGatewayOutput:
-    """One output behind the gRPC gateway: text cumulative, ids deltas, an extra last event that repeats the last id."""
+    """One output of the gRPC gateway: text cumulative, ids deltas, an extra last event that repeats the last id."""
 
     def __init__(self, script: Script, profile: Profile, *, index: int = 0) -> None:
         self._script = script

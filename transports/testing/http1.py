@@ -112,7 +112,7 @@ class Connection:
     async def write(self, data: bytes) -> None:
         """Send these bytes, and wait while the client is slow.
 
-        :raises ClosedError: nobody is there any more.
+        :raises ClosedError: the client has closed the connection.
         """
         transport = self._writer.transport
         self._writer.write(data)

@@ -36,7 +36,7 @@ class StreamFailedError(Exception):
 class ManagedOutput:
     """``ReqState`` and the generator that empties it, for one output.
 
-    :param stream: False for the state behind a non-streaming response: cumulative, whatever the flags are.
+    :param stream: False for the state of a non-streaming response: cumulative, whatever the flags are.
     """
 
     def __init__(self, script: Script, profile: Profile, *, stream: bool = True) -> None:
@@ -166,7 +166,7 @@ class ManagedOutput:
         meta = payload["meta_info"]
         reason = meta["finish_reason"]
         if script.finish.how == "rejected":
-            # One token of a prompt that nobody sent.
+            # One token of a prompt that was never sent.
             self._held = replace(held, counted=meta["completion_tokens"], finish_reason=reason)
             return self._held
         if self._abort_taken and profile.queue_abort == "bare":

@@ -21,7 +21,7 @@ MASK_KEYS = ("output_token_sampling_mask", "output_token_sampling_logprobs")
 
 
 class MetaLists:
-    """What has been generated so far, as lists, and how it is told."""
+    """What has been generated so far, as lists, and how it is written."""
 
     def __init__(self, script: Script, profile: Profile) -> None:
         self._script = script
@@ -29,7 +29,7 @@ class MetaLists:
         self._lists: dict[str, list[Any]] = {}
         self._prompt_told = False
         self.custom_keys: list[str] = []
-        """The ``customized_info`` keys that have been told so far, where the version accumulates them."""
+        """The ``customized_info`` keys that have been sent so far, where the version accumulates them."""
 
     @property
     def delta_keys(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a fake server generates: a model is any function from what was asked to the script of the answer.
 
 :class:`GreedyModel` makes its tokens from a hash of the whole context, so a prompt that ends in a part of an earlier
-answer is answered with the rest of it, and one wrong token anywhere changes everything behind it.
+answer is answered with the rest of it, and one wrong token anywhere changes every token after it.
 :class:`ScriptedModel` plays scripts that were written beforehand.  Neither knows when or how the answer is sent.
 """
 

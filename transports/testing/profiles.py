@@ -179,7 +179,7 @@ class Profile:
 
     @property
     def cuts_untrimmed(self) -> bool:
-        """With ``no_stop_trim`` text behind the stop string is dropped (``trim_matched_stop``, since 0.5.14)."""
+        """With ``no_stop_trim`` text after the stop string is dropped (``trim_matched_stop``, since 0.5.14)."""
         return self.version >= (0, 5, 14)
 
     @property

@@ -16,7 +16,7 @@ class SchemaError(ValueError):
 
 
 class StumbleError(Exception):
-    """The server raises what it does not catch, say for a number that is a text: the body is torn, or status 500."""
+    """The server raises an exception that it does not catch (a string for a number): the body is cut, or status 500."""
 
 
 def check_shape(payload: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     """``SamplingParams.verify``.
 
     :raises ValueError: a value is out of range.
-    :raises TypeError: a value can not be compared.
+    :raises TypeError: a value cannot be compared.
     """
     for name, (fits, wanted) in _RANGES.items():
         if name in params and not fits(params[name]):

@@ -1,6 +1,6 @@
-"""A router in front of fake servers: it passes ``/generate`` on and names its workers, and takes no aborts.
+"""A router in front of fake servers: it forwards ``/generate`` and lists its workers, but has no ``/abort_request``.
 
-As in front of real servers, the client's id is known to the worker alone, and only the worker can be asked to stop.
+As with real servers, only the worker knows the client's id, so only the worker can abort the request.
 """
 
 from __future__ import annotations

@@ -116,9 +116,9 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """One output of one request, and what the request asked to be told about it.
+    """One output of one request, and what the request asked to get about it.
 
-    :ivar token_ids: every generated token, the stop token and what lies behind a stop string included.
+    :ivar token_ids: every generated token, including the stop token and what follows a stop string.
     :ivar pieces: the bytes that each token decodes to (UTF-8, possibly a part of a character).
     :ivar logprobs: None when ``return_logprob`` was not asked for; an entry of None or not finite is ``null``.
     :ivar extra_rows: (logprob, id) rows beyond the ids: the one row of ``max_new_tokens=0``, or what speculative
@@ -208,7 +208,7 @@ class Script:
         return next((span.version for span in self.spans if span.start <= newest < span.end), self.spans[-1].version)
 
     def text_of(self, token_id: int, position: int | None = None) -> str:
-        """What a token decodes to by itself; ``position`` says which of the generated ones it is."""
+        """What a token decodes to alone; ``position`` says which of the generated ones it is."""
         if position is None:
             if token_id not in self.token_ids:
                 return self.vocabulary.get(token_id, "?")

@@ -1,4 +1,4 @@
-"""A loopback server with a thread and an event loop of its own, which leaves nothing behind when it is stopped."""
+"""A loopback server with its own thread and event loop; stopping it closes everything that it opened."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 
 class LoopbackServer:
-    """Serves 127.0.0.1 on a free port; entering the block starts it, leaving it stops it and closes every socket.
+    """Serves 127.0.0.1; entering the block starts it, leaving it stops it and closes every socket.
 
     :param ssl_context: speak TLS.
+    :param port: listen here; 0: on any free port.
     """
 
-    def __init__(self, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, ssl_context: ssl.SSLContext | None = None, port: int = 0) -> None:
         self._ssl = ssl_context
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._errors: list[BaseException] = []
         self._started = threading.Event()
-        self._port = 0
+        self._port = port
 
     def __enter__(self) -> Self:
         self.start()
@@ -126,7 +127,7 @@ class LoopbackServer:
                 connection.reset()  # the server stops
             except ClosedError:
                 pass  # the client's right
-            except Exception as error:  # noqa: BLE001  # raised by `stop`, where somebody sees it
+            except Exception as error:  # noqa: BLE001  # raised by `stop`, where the caller sees it
                 self._errors.append(error)
             finally:
                 await connection.close()
@@ -134,7 +135,7 @@ class LoopbackServer:
                     handlers.discard(task)
                 self.closed()
 
-        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=self._ssl, backlog=1024)
+        server = await asyncio.start_server(handle, "127.0.0.1", self._port, ssl=self._ssl, backlog=1024)
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()

@@ -1,8 +1,7 @@
 """One ``/generate`` request of a fake server, from its payload to the last byte of its answer.
 
-Between the engine, which decodes, and the wire, which carries: outputs' chunks are taken as they come, numbered where
-the request was list-shaped, and written.  The client going away, the server failing and the faults' other ends come
-together here.
+It takes the outputs' chunks from the engine, adds ``index`` where the request was list-shaped, and writes them.  It
+also handles a client that disconnects, a server that fails, and the ends that a fault asks for.
 """
 
 from __future__ import annotations

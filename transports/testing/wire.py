@@ -1,4 +1,4 @@
-"""The way of a fake server's body to the socket, with everything that can go wrong on it.
+"""Writing a fake server's body to the socket, with the faults that concern bytes.
 
 What is written here is the body of one streamed response.  The pieces, cuts and compression of a
 :class:`~ssefold.transports.testing.fault.Fault` are applied to its bytes; what the bytes mean is not known here.
@@ -21,7 +21,7 @@ class CutError(Exception):
 
 
 class BodyWriter:
-    """Writes one body, as an HTTP chunk an event unless the fault says otherwise."""
+    """Writes one body, each event as one HTTP chunk unless the fault says otherwise."""
 
     def __init__(self, connection: Connection, fault: Fault, count: Callable[[int], None]) -> None:
         self._connection = connection

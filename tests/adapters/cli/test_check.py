@@ -14,7 +14,7 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.rules import RULES
+from ssefold.adapters.cli.check import RULES
 from ssefold.transports.testing import PROFILES, Asked, GreedyModel, Profile, encode
 
 from .conftest import DATA, DONE, STOP, Run, chunk, event
@@ -39,6 +39,9 @@ CASES: dict[str, bytes] = {
     "SG005": recorded("streams/39_generic_sse_noise.sse"),
     "SG006": recorded("streams/26_utf8_holdback_and_unicode_line_separators.sse"),
     "SG007": event(chunk(1, text="it says data: [DONE]", finish=STOP)) + DONE,
+    "SG008": gzip.compress(event(chunk(1, finish=STOP)) + DONE)[:-5],
+    "SG009": b"<!DOCTYPE html><title>502 Bad Gateway</title>",
+    "SG010": event({"id": "x", "choices": [{"delta": {"content": "Hi"}}]}),
     "SG101": recorded("streams/03_default_ids_delta_text_cumulative.sse"),
     "SG102": recorded("streams/04_default_ids_delta_with_prompt_tail.sse"),
     "SG103": recorded("captures/cum_si1__batch2.sse"),
@@ -90,11 +93,12 @@ def test_a_rule_is_found_where_it_holds(code: str, run: Run) -> None:
     [checked] = ran.json
     codes = {finding["code"]: finding for finding in checked["findings"]}
     assert code in codes
-    assert 0 <= codes[code]["offset"] <= len(body)
+    assert codes[code]["offset"] is None or 0 <= codes[code]["offset"] < len(body)
     assert ran.status == (1 if any(RULES[one].severity == "error" for one in codes) else 0)
     told = run("check", "-", input=body)
     assert told.status == ran.status
     assert f"{code} {RULES[code].severity} {RULES[code].title}: " in told.out
+    assert told.err == ""
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=str)
@@ -128,6 +132,7 @@ def test_several_files_and_the_worst_decides(run: Run, tmp_path: Path, data: Pat
     bad = tmp_path / "bad.sse"
     bad.write_bytes(CASES["SG201"])
     assert run("check", good).status == 0
+    assert run("check", "--no-fast-path", good).out == run("check", good).out
     ran = run("check", good, bad)
     assert ran.status == 1
     assert "01_cumulative_single.sse: nothing remarkable" in ran.out

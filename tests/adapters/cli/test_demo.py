@@ -13,10 +13,10 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli import demo as cli_demo
-from ssefold.adapters.cli.demo import CUT_AFTER, PROMPT, ROUNDS, TOKENS, compare, play
-from ssefold.adapters.cli.demo_model import VOCABULARY, demo_model
-from ssefold.adapters.cli.demo_view import SilentView
+from ssefold.adapters.cli.demo import rounds as cli_demo
+from ssefold.adapters.cli.demo.model import VOCABULARY, demo_model
+from ssefold.adapters.cli.demo.rounds import CUT_AFTER, PROMPT, ROUNDS, TOKENS, compare, play
+from ssefold.adapters.cli.demo.view import SilentView
 from ssefold.adapters.rollout import RolloutSample
 from ssefold.transports.testing import Asked, Script
 

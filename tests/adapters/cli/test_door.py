@@ -27,11 +27,11 @@ def commands() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("package", ["click", "rich", "httpx"])
-def test_a_missing_package_is_one_line_that_names_the_extra(package: str) -> None:
+def test_a_missing_package_is_one_line_that_says_what_to_install(package: str) -> None:
     ran = run_process("demo", prelude=f"import sys; sys.modules[{package!r}] = None")
     assert ran.status == 2
     assert ran.out == ""
-    assert ran.err == f"ssefold: the command needs {package}: pip install 'ssefold[cli]'\n"
+    assert ran.err == f"ssefold: the command needs {package}: pip install click rich httpx\n"
 
 
 @pytest.mark.parametrize("command", ["check", "inspect", "convert"])
@@ -63,6 +63,9 @@ def test_every_command_has_examples_in_its_help(run: Run) -> None:
 def test_exit_statuses_are_documented(run: Run) -> None:
     ran = run("--help")
     assert "Exit status:" in ran.out
+    page = (DATA.parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +(\d+)  ", ran.out, re.MULTILINE)
+    assert listed == re.findall(r"^\| (\d+) \| ", page, re.MULTILINE) == ["0", "1", "2", "141"]
     assert "Shell completion:" in ran.out
 
 

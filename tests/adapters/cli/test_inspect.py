@@ -15,10 +15,8 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.fold import fold_recording
-from ssefold.adapters.cli.profile import guess_profile
-from ssefold.adapters.cli.read import Recording
-from ssefold.adapters.cli.times import SUFFIX
+from ssefold.adapters.cli.reading import SUFFIX, Recording, fold_recording
+from ssefold.adapters.cli.report import guess_profile
 from ssefold.transports.testing import PROFILES, Asked, GreedyModel, Profile, encode
 
 from .conftest import DONE, STOP, Run, chunk, event
@@ -180,24 +178,56 @@ def test_the_report_is_whole_and_asks_for_nothing(run: Run, tmp_path: Path) -> N
     path = with_times(tmp_path / "a.sse", body, [(0.1, 1000), (0.2, len(body) - 1000)])
     report = tmp_path / "report.html"
     ran = run("inspect", path, "--html", report, "--layers", "2")
-    assert f"report written to {report}" in ran.out
+    assert ran.err == f"wrote {report}\n"
     page = report.read_text(encoding="utf-8")
     elements = Elements()
     elements.feed(page)
     assert elements.open == []
-    assert elements.seen["svg"] == 4
+    assert elements.seen["svg"] == 8
     for title in ("Bytes per event", "Milliseconds between", "Logprob per token", "Load of routed experts"):
         assert title in page
-    assert re.findall(r"layer (\d+), expert 0:", page) == ["0", "1"]
+    assert re.findall(r"layer (\d+), expert 0:", page) == ["0", "1"] * 2
     run("inspect", path, "--html", report)
     page = report.read_text(encoding="utf-8")
     assert "all layers together (--layers tells them apart)" in page
-    assert re.findall(r"([a-z]+ layers?), expert 0:", page) == ["all layers"]
+    assert re.findall(r"([a-z]+ layers?), expert 0:", page) == ["all layers"] * 2
     refused = run("inspect", path, "--html", report, "--layers", "5")
     assert refused.status == 2
     assert "5 layers do not divide the" in refused.err
     assert not re.search(r"(?:src|href)=|<script|@import|url\(", page)
     assert "default-src 'none'" in page
+
+
+def test_the_verdict_is_at_the_top_and_the_path_is_not(run: Run, tmp_path: Path) -> None:
+    path, report = tmp_path / "a.sse", tmp_path / "report.html"
+    path.write_bytes(event(chunk(1, finish=STOP)) + DONE)
+    run("inspect", path, "--html", report)
+    page = report.read_text(encoding="utf-8")
+    assert '<h1>a.sse</h1><p class="verdict good">Good: 1 output, 1 token, nothing remarkable.</p>' in page
+    assert "<p>Nothing remarkable.</p>" in page
+    assert str(tmp_path) not in page
+    path.write_bytes(event(chunk(1)))
+    run("inspect", path, "--html", report)
+    page = report.read_text(encoding="utf-8")
+    assert '<p class="verdict bad">Bad: the body ended without' in page
+    assert "(SG201)" in page
+    path.write_bytes(event(chunk(1, finish={"type": "abort", "message": "no", "status_code": 400})) + DONE)
+    run("inspect", path, "--html", report)
+    assert '<p class="verdict bad">Bad: SG208, the server refused the request: ' in report.read_text(encoding="utf-8")
+
+
+def test_the_legend_has_the_bounds_and_charts_have_a_phones_size(run: Run, tmp_path: Path) -> None:
+    body = answer(PROFILES["0.5.15.post1-incremental-slime"], tokens=600)
+    report = tmp_path / "report.html"
+    run("inspect", "-", "--html", report, "--layers", "2", input=body)
+    page = report.read_text(encoding="utf-8")
+    for bound in ("above -0.25", "to -1.5", "to -4.0", "lower"):
+        assert bound in page
+    for name, width in (("wide", "900"), ("narrow", "350")):
+        assert set(re.findall(rf'<div class="{name}"><svg [^>]* width="(\d+)"', page)) == {width}
+    assert "max-width: 100%" not in page  # nothing shrinks them
+    assert re.findall(r">(layer \d)</text>", page) == ["layer 0", "layer 1"] * 2
+    assert "times chosen</text>" in page
 
 
 def test_text_of_a_model_stays_text_in_the_report(run: Run, tmp_path: Path) -> None:
@@ -215,11 +245,18 @@ def test_a_browser_shows_the_report(run: Run, tmp_path: Path) -> None:
     if browser is None:
         pytest.skip("no Chromium is installed")
     report = evil_report(run, tmp_path)
-    common = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    common = [
+        browser,
+        *flags,
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
     seen = subprocess.run([*common, "--dump-dom", report.as_uri()], capture_output=True, text=True, timeout=120)
     assert "<title>ssefold: " in seen.stdout
     assert "owned</title>" not in seen.stdout
-    assert seen.stdout.count("<svg") == 1
+    assert seen.stdout.count("<svg") == 2
     picture = tmp_path / "report.png"
     subprocess.run([*common, f"--screenshot={picture}", report.as_uri()], capture_output=True, timeout=120, check=True)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -238,6 +275,7 @@ def test_a_bad_stream_is_inspected_as_far_as_it_goes(run: Run, tmp_path: Path, d
     report = tmp_path / "report.html"
     ran = run("inspect", data / "streams" / "10_batch_error_event_kills_siblings.sse", "--html", report)
     assert ran.status == 1
-    assert ran.err.count("\n") == 1
+    assert ran.err.count("\n") == 2
+    assert (ran.out + ran.err).count("Input is too long.") == 1
     assert "Input is too long." in report.read_text(encoding="utf-8")
     assert "SG204" in ran.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ pytest.importorskip("click", reason="click comes with the extra `cli`")
 pytest.importorskip("rich", reason="rich comes with the extra `cli`")
 pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 
-from ssefold.adapters.cli.times import SUFFIX
+from ssefold.adapters.cli.reading import SUFFIX
 from ssefold.transports.testing import NO_FAULT, PROFILES, FakeSGLang, Fault, GreedyModel
 
 from .conftest import DONE, STOP, Run, chunk, event, run_process
@@ -95,7 +96,10 @@ def test_piped_on_it_is_nothing_but_the_bytes(server: FakeSGLang) -> None:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (Fault(status=503, body=b'{"error":"full"}'), "status 503"),
+        (
+            Fault(status=503, body=b'{"error":"full"}'),
+            'status 503, nothing recorded; the server says: {"error":"full"}',
+        ),
         (Fault(content_type="text/html"), "the content type is text/html"),
         (Fault(refuse=True), "after 0 bytes"),
         (Fault(cut_at=700), "after 700 bytes"),
@@ -146,7 +150,7 @@ def test_a_url_that_leads_nowhere_is_one_line(url: str, run: Run) -> None:
     assert ran.err.splitlines()[-1].startswith("ssefold: ")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C can not be sent to one process there")
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one process there")
 def test_interrupted_what_came_is_valid_and_the_server_is_told(payload: Path, run: Run, tmp_path: Path) -> None:
     out = tmp_path / "out.sse"
     with FakeSGLang(GreedyModel()) as server:
@@ -154,6 +158,9 @@ def test_interrupted_what_came_is_valid_and_the_server_is_told(payload: Path, ru
         arguments = ["record", f"{server.url}/generate", "--payload", str(payload), "-o", str(out)]
         recorder = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
         server.wait_until(lambda counters: counters.tokens >= 7)
+        while not any(part.stat().st_size for part in tmp_path.glob("out.sse.[0-9]*.part")):
+            assert recorder.poll() is None
+            os.sched_yield()
         recorder.send_signal(signal.SIGINT)
         _, said = recorder.communicate(timeout=60)
         assert recorder.returncode == 1
@@ -190,8 +197,8 @@ def test_captures_go_through_too(name: str, run: Run, data: Path) -> None:
 
 
 def test_a_difference_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ssefold.adapters.cli import playback as cli_playback
-    from ssefold.adapters.cli import through as cli_through
+    from ssefold.adapters.cli.playback import server as cli_playback
+    from ssefold.adapters.cli.playback import through as cli_through
 
     body = event(chunk(1, finish=STOP)) + DONE
     other = event(chunk(2, finish=STOP)) + DONE
@@ -228,7 +235,7 @@ class Serving:
         assert said == ""
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C can not be sent to one process there")
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one process there")
 def test_a_fake_server_until_ctrl_c(run: Run, payload: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.sse"
     with Serving("--profile", "0.5.10-incremental", "--interval", "3") as url:
@@ -240,6 +247,19 @@ def test_a_fake_server_until_ctrl_c(run: Run, payload: Path, tmp_path: Path) -> 
         assert run("record", url, "--payload", payload, "-o", again).status == 0
     assert again.read_bytes() == out.read_bytes()
     assert run("diff", out, again).status == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one process there")
+def test_a_fake_server_on_the_port_that_was_asked_for(run: Run, payload: Path, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Serving("--port", str(port)) as url:
+        assert url == f"http://127.0.0.1:{port}/generate"
+        assert run("record", url, "--payload", payload, "-o", tmp_path / "out.sse").status == 0
+        taken = run("serve-fake", "--port", port)
+        assert taken.status == 2
+        assert taken.err.startswith("ssefold: serve-fake failed: ")
 
 
 def test_profiles_are_listed_and_others_refused(run: Run) -> None:

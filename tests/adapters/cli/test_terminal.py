@@ -15,13 +15,12 @@ pytest.importorskip("httpx", reason="httpx comes with the extra `cli`")
 from rich.console import Console
 from rich.text import Text
 
-from ssefold.adapters.cli import demo_view as cli_demo_view
-from ssefold.adapters.cli.console import print_lines
-from ssefold.adapters.cli.demo import ROUNDS, TOKENS, play
-from ssefold.adapters.cli.demo_view import LiveView
-from ssefold.adapters.cli.fold import fold_recording
-from ssefold.adapters.cli.read import read_recording
+from ssefold.adapters.cli.demo import view as cli_demo_view
+from ssefold.adapters.cli.demo.rounds import ROUNDS, TOKENS, play
+from ssefold.adapters.cli.demo.view import LiveView
+from ssefold.adapters.cli.reading import Recording, fold_recording
 from ssefold.adapters.cli.report import report_lines
+from ssefold.adapters.cli.terminal import print_lines
 
 
 def terminal(width: int) -> tuple[Console, io.StringIO]:
@@ -32,7 +31,7 @@ def terminal(width: int) -> tuple[Console, io.StringIO]:
 @pytest.mark.parametrize("width", [30, 60, 100])
 def test_long_lines_hang_below_their_column(width: int, data: Path) -> None:
     console, file = terminal(width)
-    reading = fold_recording(read_recording(str(data / "captures" / "inc_si1__unicode.sse")))
+    reading = fold_recording(Recording(str(data / "captures" / "inc_si1__unicode.sse")))
     print_lines(console, report_lines(reading, text_limit=None))
     lines = file.getvalue().splitlines()
     assert all(Text(line).cell_len <= width for line in lines)
@@ -44,10 +43,26 @@ def test_long_lines_hang_below_their_column(width: int, data: Path) -> None:
 
 def test_a_pipe_gets_whole_lines(data: Path) -> None:
     file = io.StringIO()
-    reading = fold_recording(read_recording(str(data / "captures" / "inc_si1__unicode.sse")))
+    reading = fold_recording(Recording(str(data / "captures" / "inc_si1__unicode.sse")))
     print_lines(Console(file=file, width=40, highlight=False), report_lines(reading, text_limit=None))
     assert len(file.getvalue().splitlines()) == 9
     assert "\x1b" not in file.getvalue()
+
+
+@pytest.mark.parametrize("at", range(len(ROUNDS)), ids=lambda at: ROUNDS[at].cut)
+def test_the_live_panel_fits_80_by_24(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_demo_view.LiveView, "pace", 0.0)
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, color_system=None, width=80, height=24, highlight=False)
+    view = LiveView(console)
+    try:
+        asyncio.run(play(ROUNDS[at], at + 1, view))
+    finally:
+        view.close()
+    # Rich crops what is higher than the terminal, but for the last time it is drawn.
+    last = file.getvalue()[file.getvalue().rindex("╭") :]
+    assert len(last.splitlines()) <= 24
+    assert f"{TOKENS} of {TOKENS} equal" in last
 
 
 @pytest.mark.parametrize("at", range(len(ROUNDS)), ids=lambda at: ROUNDS[at].cut)

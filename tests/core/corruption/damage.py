@@ -40,7 +40,7 @@ def double(events: Events, _: Events) -> Iterator[bytes]:
 def repeat(events: Events, _: Events) -> Iterator[bytes]:
     """One event comes again, some events later."""
     for at, event in enumerate(events):
-        for later in range(at + 2, len(events) + 1):
+        for later in {at + 2, at + 3, len(events)}:
             yield b"".join([*events[:later], event, *events[later:]])
 
 
@@ -64,8 +64,9 @@ def late(events: Events, _: Events) -> Iterator[bytes]:
 
 def insert(events: Events, other: Events) -> Iterator[bytes]:
     """An event of another request comes between."""
+    others = _chunks(other)
     for at in range(len(events)):
-        for event in _chunks(other):
+        for event in dict.fromkeys([*others[:1], *others[at : at + 2], *others[-1:]]):
             yield b"".join([*events[:at], event, *events[at:]])
 
 
@@ -91,7 +92,7 @@ def end(events: Events, _: Events) -> Iterator[bytes]:
 def cut(events: Events, _: Events) -> Iterator[bytes]:
     """The body ends within an event."""
     for at, event in enumerate(events):
-        for size in {1, 7, len(event) // 2, len(event) - 2, len(event) - 1}:
+        for size in (7, len(event) // 2, len(event) - 1):
             yield b"".join(events[:at]) + event[:size]
 
 
@@ -117,7 +118,7 @@ def field_of(name: str) -> Kind:
         chunks = _chunks(events)
         others = _chunks(other)
         for at, event in enumerate(chunks):
-            for source in {*chunks[max(at - 1, 0) : at + 2], *others[at : at + 1]} - {event}:
+            for source in dict.fromkeys([*chunks[max(at - 1, 0) : at + 2], *others[at : at + 1]]):
                 damaged = _with(event, source, name)
                 if damaged != event:
                     yield b"".join([*chunks[:at], damaged, *chunks[at + 1 :], *events[len(chunks) :]])

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from ssefold.transports.testing import Body, Finish, Profile, Script, eager, encode
 
-_PIECES = ("The", " cat", " sat", " on", " on", " mats", ".")
-_OTHER = (" A", " dog", " ran", " by", " by", " cars", "!")
+_PIECES = ("The", " cat", " sat", " on", " on", ".")
+_OTHER = (" A", " dog", " ran", " by", " by", "!")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stream:
     """A body, what it says, and the body of another request to the same server."""
 
@@ -36,7 +36,7 @@ def streams(profile: Profile) -> Iterator[Stream]:
 
 
 def _body(scripts: tuple[Script, ...], profile: Profile, interval: int) -> Body:
-    sends = [tuple([1, *[interval] * (len(script.token_ids) // interval)]) for script in scripts]
+    sends = [(1, *[interval] * (len(script.token_ids) // interval)) for script in scripts]
     sends = [_fit(send, len(script.token_ids)) for send, script in zip(sends, scripts, strict=True)]
     return encode(scripts, profile, eager(sends))
 
@@ -57,16 +57,17 @@ def _scripts(pieces: tuple[str, ...], first: int, rid: str, *, scored: bool, bat
         pieces=tuple(map(str.encode, pieces)),
         finish=Finish.length(len(pieces)),
         rid=f"{rid}1",
+        prompt_ids=tuple(range(11, 18 if rid == "a" else 15)),
         logprobs=tuple(-0.125 * (at + 1) - first / 1000 for at in range(len(pieces))) if scored else None,
     )
     if not batch:
         return (one,)
     second = replace(
         one,
-        token_ids=tuple(token + 20 for token in one.token_ids[:4]),
-        pieces=tuple(piece.upper() for piece in one.pieces[:4]),
-        logprobs=None if one.logprobs is None else tuple(value - 3 for value in one.logprobs[:4]),
-        finish=Finish.length(4),
+        token_ids=tuple(token + 20 for token in one.token_ids[:3]),
+        pieces=tuple(piece.upper() for piece in one.pieces[:3]),
+        logprobs=None if one.logprobs is None else tuple((value or 0.0) - 3 for value in one.logprobs[:3]),
+        finish=Finish.length(3),
         rid=f"{rid}2",
     )
     return (one, second)

@@ -48,9 +48,10 @@ def test_a_line_feed_between_fields_makes_none_inside_a_text_acceptable(text: st
 
 def test_a_comma_in_an_empty_list_is_refused() -> None:
     meta = '{"id":"r","finish_reason":null,"prompt_tokens":3,"completion_tokens":%d}'
-    bodies = ['{"text":"%s","output_ids":[%s],"meta_info":%s}' % (t, i, meta % n) for t, i, n in (
-        ("", " ", 0), ("", " ", 0), ("a", " ,100,101", 2),
-    )]  # fmt: skip
+    bodies = [
+        f'{{"text":"{text}","output_ids":[{ids}],"meta_info":{meta % count}}}'
+        for text, ids, count in (("", " ", 0), ("", " ", 0), ("a", " ,100,101", 2))
+    ]
     folded = every_cut(list(map(event, bodies)))
     assert isinstance(folded.error, PayloadError)
     assert not folded.outputs[0].token_ids
@@ -76,7 +77,7 @@ def test_a_list_that_goes_on_with_nothing_is_refused(tail: str) -> None:
 def test_null_in_the_place_of_rows_is_the_same_whichever_chunk_it_comes_in() -> None:
     meta = '{"id":"r","finish_reason":null,"prompt_tokens":3,"output_token_logprobs":null,"completion_tokens":%d}'
     events = [
-        event('{"text":"ab","output_ids":[%d,%d],"meta_info":%s}' % (2 * at, 2 * at + 1, meta % (2 * at + 2)))
+        event(f'{{"text":"ab","output_ids":[{2 * at},{2 * at + 1}],"meta_info":{meta % (2 * at + 2)}}}')
         for at in range(6)
     ]
     folded = every_cut(events)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from ..utils.http_utils import get
+from ..utils.http_utils import get, post
 from ..utils.misc import SingletonMeta, load_function
 from ..utils.types import Sample
 
@@ -38,6 +38,27 @@ class GenerateState(metaclass=SingletonMeta):
         self.pendings: set[asyncio.Task[Any]] = set()
         self.cancellable_tasks: set[asyncio.Task[Any]] = set()
         self.active_server_generations = 0
+
+
+async def reference_generate(args: Any, sample: Sample, sampling_params: dict[str, Any]) -> Sample:
+    """The function that does not stream, restated from what it does."""
+    state = GenerateState(args)
+    assert sample.status in (Sample.Status.PENDING, Sample.Status.ABORTED)
+    prompt_ids = _prepare_prompt_ids(sample, state.tokenizer, state.processor)
+    sampling_params["max_new_tokens"] -= sample.response_length
+    if not sampling_params["max_new_tokens"]:
+        sample.status = Sample.Status.TRUNCATED
+        return sample
+    payload = {"sampling_params": sampling_params, "return_logprob": True, "input_ids": prompt_ids}
+    if args.use_rollout_routing_replay:
+        payload["return_routed_experts"] = True
+    sample.tokens = sample.tokens or prompt_ids
+    output = await post(f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", payload)
+    meta = output["meta_info"]
+    rows = meta.get("output_token_logprobs", [])
+    tokens, log_probs = [row[1] for row in rows], [row[0] for row in rows]
+    sample.append_response_tokens(args, tokens=tokens, log_probs=log_probs, meta_info=meta, text=output["text"])
+    return sample
 
 
 async def generate_and_rm(args: Any, sample: Sample, sampling_params: dict[str, Any], evaluation: bool = False) -> Any:

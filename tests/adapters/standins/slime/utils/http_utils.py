@@ -11,3 +11,9 @@ async def get(url: str) -> Any:
     response = await _http_client.get(url)
     response.raise_for_status()
     return response.json()
+
+
+async def post(url: str, payload: Any, headers: Any = None) -> Any:
+    response = await _http_client.post(url, json=payload, headers=headers)
+    response.raise_for_status()
+    return response.json()

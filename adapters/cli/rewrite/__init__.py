@@ -1,0 +1,1 @@
+"""``ssefold convert`` and ``anonymize``: the same answer written in another way."""

@@ -1,0 +1,1 @@
+"""The part of areal.infra that generates."""

@@ -1,0 +1,1 @@
+"""The part of nemo_rl that generates."""

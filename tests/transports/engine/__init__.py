@@ -1,0 +1,1 @@
+"""What the clients share, module by module."""

@@ -1,0 +1,297 @@
+"""asyncio's half of :mod:`.runtime`.
+
+What must not be interrupted a second time while it cleans up runs in one of two ways.  A read runs in its caller's own
+task, driven step by step (:func:`_driven`), since a task for each would cost more than most reads.  What happens once a
+stream runs in a task of its own, which nobody else knows and which is waited for however often the waiting task is
+cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .runtime import OutOfTime
+
+if TYPE_CHECKING:
+    from .runtime import Event, Scope, Work
+
+T = TypeVar("T")
+
+
+class AsyncioRuntime:
+    """See :class:`.runtime.Runtime`."""
+
+    async def shielded(self, work: Work[T]) -> T:
+        """See :class:`.runtime.Runtime`."""
+        task = asyncio.ensure_future(work())
+        await _outlast(task)
+        return task.result()
+
+    def reader(
+        self,
+        work: Work[T],
+        *,
+        keep: Callable[[T], object],
+        fragile: bool,
+        first: Work[object] | None,
+        seconds: float | None,
+    ) -> Callable[[], Awaitable[T]]:
+        """See :class:`.runtime.Runtime`."""
+        if first is not None or seconds is not None:
+            return lambda: _watched(work(), keep, first, seconds)
+        return (lambda: _driven(work(), keep)) if fragile else work
+
+    async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
+        """See :class:`.runtime.Runtime`."""
+        # Before Python 3.11 anyio may take a task's cancellation for a scope's; there are scopes in connecting.
+        if first is None and seconds is None and sys.version_info >= (3, 11):
+            return cast("T", await _driven(work(), None))
+        task = asyncio.ensure_future(_driven(work(), None))
+        in_time = False
+        try:
+            await asyncio.wait([task], timeout=seconds)
+            in_time = task.done()
+        finally:
+            if not in_time:
+                try:
+                    if first is not None:
+                        await self.shielded(first)
+                finally:
+                    task.cancel()
+                    await _outlast(task)
+                    if not task.cancelled():
+                        task.exception()  # looked at: something else goes on
+        if not in_time:
+            raise OutOfTime
+        return cast("T", task.result())
+
+    async def run_all(self, works: Sequence[Work[None]]) -> None:
+        """See :class:`.runtime.Runtime`."""
+        if not works:
+            return
+        tasks = [asyncio.ensure_future(work()) for work in works]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await _outlast(*tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def sleep(self, seconds: float) -> None:
+        """See :class:`.runtime.Runtime`."""
+        await asyncio.sleep(seconds)
+
+    def event(self) -> Event:
+        """See :class:`.runtime.Runtime`."""
+        return asyncio.Event()
+
+    def scope(self) -> Scope:
+        """See :class:`.runtime.Runtime`."""
+        return _AsyncioScope()
+
+
+# ---- in the caller's own task
+
+
+@coroutine
+def _driven(work: Any, keep: Callable[[Any], object] | None) -> Generator[Any, Any, Any]:
+    """``await work``, but for a task's cancellation: see :func:`_cleaned_up`."""
+    send = work.send
+    try:
+        waits_for = send(None)
+        while True:
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001, PERF203  # what the future ended with, too
+                if _is_native(error):
+                    return (yield from _cleaned_up(work, waits_for, error, keep))
+                waits_for = work.throw(error)
+            else:
+                waits_for = send(None)
+    except StopIteration as done:
+        return done.value
+
+
+@coroutine
+def _watched(
+    work: Any,
+    keep: Callable[[Any], object] | None,
+    first: Work[object] | None,
+    seconds: float | None,
+) -> Generator[Any, Any, Any]:
+    """The same for work that is left alone while ``first`` runs, and that may take so many seconds."""
+    loop = asyncio.get_running_loop()
+    expired = loop.create_future()
+    timer = None if seconds is None else loop.call_later(seconds, _set, expired)
+    try:
+        waits_for = work.send(None)
+        while True:
+            ended: BaseException | None = None
+            try:
+                yield from _until(waits_for, expired)
+            except asyncio.CancelledError as cancelled:
+                ended = cancelled
+            if ended is None:
+                if not expired.done() or (waits_for is not None and waits_for.done()):
+                    waits_for = work.send(None)
+                    continue
+                ended = OutOfTime()
+            if first is not None:
+                try:
+                    yield from ASYNCIO.shielded(first).__await__()
+                except asyncio.CancelledError as again:
+                    ended = again
+                first = None
+            if isinstance(ended, OutOfTime) or _is_native(ended):
+                break
+            waits_for = work.send(None) if waits_for is not None and waits_for.done() else work.throw(ended)
+    except StopIteration as done:
+        return done.value
+    finally:
+        if timer is not None:
+            timer.cancel()
+    return (yield from _cleaned_up(work, waits_for, ended, keep))
+
+
+def _cleaned_up(
+    work: Any, waits_for: Any, error: BaseException, keep: Callable[[Any], object] | None
+) -> Generator[Any, Any, Any]:
+    """Cancel work that waits for ``waits_for``, once, see it to its end, and raise ``error``.
+
+    It is cancelled where it waits for a future.  A mere turn of the loop is no place to be cancelled: httpcore, for
+    one, has such turns in the middle of giving a connection back, shielded from anyio's scopes alone.  Later
+    cancellations do not reach it.  Work that makes something else of the cancellation had asked for it (a timeout of
+    its own), and ends as it will.
+    """
+    told = False
+    again: BaseException | None = None
+    try:
+        while True:
+            if not told and waits_for is not None and (waits_for.cancelled() or not waits_for.done()):
+                told = True
+                waits_for = work.throw(asyncio.CancelledError() if isinstance(error, OutOfTime) else error)
+                continue
+            try:
+                yield from _until(waits_for)
+            except asyncio.CancelledError as caught:
+                if _is_native(caught):
+                    again = caught
+            if waits_for is None or waits_for.done():
+                waits_for = work.send(None)
+    except StopIteration as done:
+        if told and again is None and not isinstance(error, OutOfTime) and not _is_cancelled():
+            return done.value
+        if keep is not None:
+            keep(done.value)
+    except asyncio.CancelledError:
+        pass
+    except Exception:
+        if told and again is None and not isinstance(error, OutOfTime):
+            raise
+    raise again or error
+
+
+def _is_native(error: BaseException) -> bool:
+    """The task itself was cancelled, by ``Task.cancel``.
+
+    anyio's scopes do so again and again until they have been left, but for what shields itself: work needs no other
+    protection from them.
+    """
+    if not isinstance(error, asyncio.CancelledError) or (error.args and str(error.args[0]).startswith("Cancelled ")):
+        return False
+    return _is_cancelled()
+
+
+def _is_cancelled() -> bool:
+    count = getattr(asyncio.current_task(), "cancelling", None)  # Python 3.11
+    return count is None or count() > 0
+
+
+def _until(*futures: asyncio.Future[Any] | None) -> Generator[Any, None, None]:
+    """Wait until one of them is done, without cancelling it when the waiting is cancelled; None: a turn of the loop."""
+    if futures[0] is None:
+        yield
+        return
+    futures[0]._asyncio_future_blocking = False  # as a task does that takes it over
+    waiting = [future for future in futures if future is not None]
+    proxy: asyncio.Future[None] = waiting[0].get_loop().create_future()
+
+    def settle(_: object) -> None:
+        _set(proxy)
+
+    for future in waiting:
+        future.add_done_callback(settle)
+    try:
+        yield from proxy
+    finally:
+        for future in waiting:
+            future.remove_done_callback(settle)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+# ---- in tasks of their own
+
+
+class _AsyncioScope:
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+
+    async def run(self, work: Work[None]) -> None:
+        if self._cancelled:
+            return
+        task = self._task = asyncio.ensure_future(work())
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            await _outlast(task)
+        if not (self._cancelled and task.cancelled()):
+            task.result()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _outlast(*tasks: asyncio.Future[Any]) -> None:
+    """Wait until the tasks are done, whoever is cancelled meanwhile; then let the cancellation go on its way."""
+    pending = {task for task in tasks if not task.done()}
+    if not pending:
+        return
+    cancelled: asyncio.CancelledError | None = None
+    with _anyio_shield():
+        while pending:
+            try:
+                _, pending = await asyncio.wait(pending)
+            except asyncio.CancelledError as error:  # noqa: PERF203  # that is what the loop is for
+                cancelled = error
+                pending = {task for task in pending if not task.done()}
+    if cancelled is not None:
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # looked at: the cancellation is what goes on
+        raise cancelled
+
+
+def _anyio_shield() -> AbstractContextManager[object]:
+    # A cancelled scope of anyio cancels its task again with every turn of the loop, unless a shield stands between.
+    # Where nobody has imported anyio there are no such scopes.
+    anyio = sys.modules.get("anyio")
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+ASYNCIO = AsyncioRuntime()
