@@ -36,7 +36,7 @@ class FastPath:
         self.ready: Matcher | None = None
         # The parts of its template, with the frame that SGLang puts around a payload.
         self._parts: list[re.Pattern[bytes]] = []
-        # What has come of the event that has not ended: its last reads, what was in many reads before, its size.
+        # What has come of the event that has not ended: its size, its last reads, and what was in many reads before.
         self._reads: list[bytes | memoryview] = []
         self._front = bytearray()
         self._kept = 0
@@ -71,7 +71,7 @@ class FastPath:
             updates.append(update)
             begin = at
             if self._kept:
-                self.release()
+                self._drop()
         if self._kept:
             return self.release() + data[begin:]
         return data[begin:]
@@ -79,8 +79,11 @@ class FastPath:
     def release(self) -> bytes:
         """Give out what is kept."""
         kept = b"".join((self._front, *self._reads))
-        self._front, self._reads, self._kept = bytearray(), [], 0
+        self._drop()
         return kept
+
+    def _drop(self) -> None:
+        self._front, self._reads, self._kept = bytearray(), [], 0
 
     def fold(self, payload: bytes) -> Update | None:
         """What a payload adds to its output; None if the full path must say."""

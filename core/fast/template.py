@@ -209,10 +209,10 @@ def _slot_of(
 
 def _shape(slot: Slot) -> bytes:
     """A group for the content of a slot whose end shows by itself."""
-    if slot.role == TEXT:
-        return b"(%s)" % _STRING
     if slot.role == IDS:
         return b"(?P<id>%s)" % _COUNT
+    if slot.role == TEXT:
+        return b"(%s)" % _STRING
     if slot.role == ROWS:
         return b"(%s)" % (_ONE_ROW % b"(?P=id)")
     if slot.role == FREE:
