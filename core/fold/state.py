@@ -142,7 +142,7 @@ class OutputState:
         twin.row_texts = None if self.row_texts is None else list(self.row_texts)
         twin.text = TextLane.from_state(self.text.state())
         twin.extras = {
-            name: Extra(extra.lane, None if extra.items is None else list(extra.items))
+            name: extra if extra.items is None else Extra(extra.lane, list(extra.items))
             for name, extra in self.extras.items()
         }
         twin.meta = dict(self.meta)

@@ -338,6 +338,13 @@ def _spaced(n: int) -> bytes:
     return b"".join(_event(i, [i], meta=f',"x":{" " * (i % 5)}1') for i in range(1, n + 1))
 
 
+def _lists_without_their_end(n: int) -> bytes:
+    """Lists full of brackets, each of which could be the end of one; and then a chunk without what comes after them."""
+    lists = "".join(f',"k{at}":[[{",".join(["[0]"] * n)}]]' for at in range(4))
+    known = (_event(i, [i], meta=f'{lists},"z":"{"y" * 900}"') for i in range(1, 6))
+    return b"".join(known) + _event(6, [6], text=f'"{"x" * 1000}"', meta=lists)
+
+
 def _two_lines(n: int) -> bytes:
     return b"".join(_event(i, [i]).replace(b',"meta_info"', b',\ndata: "meta_info"') for i in range(1, n + 1))
 
@@ -396,6 +403,7 @@ SHAPES = (
     Shape("a number of another length each time", 2, _scalar_of_any_length),
     Shape("a value of another type each time", 2, _scalar_of_any_type),
     Shape("outputs in turn", 1.25, _outputs_in_turn),
+    Shape("lists of brackets without their end", 0.25, _lists_without_their_end),
     Shape("spaces that come and go", 2, _spaced),
     Shape("events of two data lines", 2, _two_lines),
     Shape("keys that are there twice", 2, _doubled_keys),
