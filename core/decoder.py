@@ -183,7 +183,7 @@ class GenerateDecoder:
                 f"the body ended without a terminal finish_reason for {len(open_ones)} of {len(self.outputs)} outputs "
                 f"({counts}; [DONE] {'seen' if self.done else 'not seen'}"
                 f"{', cut inside an event' if self.cut else ''}{self._outputs.passed_over}). The server or a proxy "
-                "closed early; what came is in .partial and can be resumed"
+                "closed early; resume from .partial"
             )
 
     def _check_is_stream(self, unfinished: bytes) -> None:
