@@ -193,6 +193,7 @@ class Accumulator:
         """Mark this output as failed by the server; later chunks and failures of it are ignored."""
         if self._state.finish is None and self._state.error is None:
             self._state.error = error
+            self._state.version += 1
 
     def __repr__(self) -> str:
         state = self._state

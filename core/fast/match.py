@@ -35,6 +35,7 @@ class Matcher:
         "_offset",
         "_place",
         "_state",
+        "_version",
         "_waiting",
         "is_at_end",
         "tail",
@@ -43,6 +44,8 @@ class Matcher:
 
     def __init__(self, state: OutputState) -> None:
         self._state = state
+        # Of the state that the template was learned from: a caller may add to an output by hand.
+        self._version: int = 0
         #: The form that payloads have; None if the full path must take them.
         self.template: Template | None = None
         # The content of each growing slot in the last payload.
@@ -100,10 +103,19 @@ class Matcher:
         self.is_at_end = True
         return at
 
+    def is_within(self) -> bool:
+        """What has come of the payload fits, and no line ends in it: it goes on in the next read."""
+        template, groups = self.template, self._groups
+        return (
+            template is not None
+            and groups[::2] == template.pieces[: (len(groups) + 1) // 2]
+            and not any(b"\n" in content or b"\r" in content for content in groups[1::2])
+        )
+
     def finish(self) -> Update | None:
         """The payload ends here: fold it if all its claims hold."""
         template, groups = self.template, self._groups
-        if template is None or groups[::2] != template.pieces:
+        if template is None or groups[::2] != template.pieces or self._version != self._state.version:
             return None
         update = (fold_one if template.is_single else fold_values)(template, self._state, groups[1::2])
         if update is not None:
@@ -131,6 +143,7 @@ class Matcher:
             held = [(slot, payload[span.start : span.end]) for slot, span in template.growing]
             if all(self._holds(slot, content) for slot, content in held):
                 self.template = template
+                self._version = self._state.version
                 self._held = [bytearray(content) for _, content in held]
 
     def _holds(self, slot: Slot, content: bytes) -> bool:

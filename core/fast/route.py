@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 
 from ..fold import OutputState
+from ..sse.lines import end_of
 from ..update import Update
 from .match import Matcher
 
 #: What follows the last colon of a payload that ends in its index.
 _LONGEST_TAIL = 24
+#: More objects than this would take more memory than the bytes in them.
+_MANY_READS = 1024
 _FRAME = len(b"data: \n\n")
 
 
@@ -33,8 +36,9 @@ class FastPath:
         self.ready: Matcher | None = None
         # The parts of its template, with the frame that SGLang puts around a payload.
         self._parts: list[re.Pattern[bytes]] = []
-        # The reads in which the event has come that has not ended yet, and their bytes.
+        # What has come of the event that has not ended: its size, its last reads, and what was in many reads before.
         self._reads: list[bytes | memoryview] = []
+        self._front = bytearray()
         self._kept = 0
 
     def follow(self, data: bytes, updates: list[Update]) -> bytes:
@@ -52,13 +56,14 @@ class FastPath:
                 at = matcher.advance(data, 0, self._parts)
             else:
                 at = matcher.begin(data, begin, self._parts)
-            if at == size and not matcher.is_at_end:
-                self._reads.append(memoryview(data)[begin:] if begin else data)
+            if at == size and not matcher.is_at_end and matcher.is_within():
+                self._reads.append(end_of(data, begin) if begin else data)
                 self._kept += size - begin
-                if self._kept <= self._max_size:
-                    return b""
-                return self.release()
-            if at < 0 or self._kept + at - begin > self._max_size:
+                if len(self._reads) > _MANY_READS:
+                    self._front += b"".join(self._reads)
+                    self._reads = []
+                return b"" if self._kept <= self._max_size else self.release()
+            if at < 0 or not matcher.is_at_end or self._kept + at - begin > self._max_size:
                 break
             update = matcher.finish()
             if update is None:
@@ -66,15 +71,15 @@ class FastPath:
             updates.append(update)
             begin = at
             if self._kept:
-                self._reads = []
-                self._kept = 0
+                self.release()
         if self._kept:
             return self.release() + data[begin:]
         return data[begin:]
 
     def release(self) -> bytes:
         """Give out what is kept."""
-        kept, self._reads, self._kept = b"".join(self._reads), [], 0
+        kept = b"".join((self._front, *self._reads))
+        self._front, self._reads, self._kept = bytearray(), [], 0
         return kept
 
     def fold(self, payload: bytes) -> Update | None:

@@ -37,10 +37,12 @@ _STRING = rb'[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*'
 _PLAIN_STRING = rb"[ !#-\[\]-~]*"
 _IDS = rb"[0-9, ]*"
 _LIST = rb'[^"]*'
-_LIST_WITH_STRINGS = rb'[^"]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"]*)*'
+_LIST_WITH_STRINGS = rb'[^"\]]*(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"|\](?!%s))[^"\]]*)*'
 _COUNT = rb"0|[1-9][0-9]{0,17}"
 _ONE_ROW = rb"\[-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,24}(?:[eE][-+]?[0-9]{1,2})?,%s,null\]"
 _NUMBER = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,24})?(?:[eE][-+]?[0-9]{1,2})?"
+
+_FIRST_KEY = re.compile(rb'[^"]*"[^"]*"')
 
 #: More than any server has; a pattern costs more than its slots do.
 _MOST_SLOTS = 64
@@ -48,7 +50,7 @@ _COUNTS = ("completion_tokens", "output_token_logprobs_length", "output_token_sa
 #: Values that come once, and mean that more than tokens is to be planned.
 _ENDS = (
     "top_p_token_ids", "top_p_token_offsets", "top_p_kept_token_ids", "top_p_kept_token_offsets", "routed_experts",
-    "indexer_topk", "beam_results",
+    "indexer_topk",
 )  # fmt: skip
 
 
@@ -109,12 +111,12 @@ class Template:
             and not any(slot.grows and slot.role != TEXT for slot in slots)
             and LIST not in contents
         )
-        shapes = [_shape(slot, content, self.is_single) for slot, content in zip(slots, cut[1::2], strict=True)]
+        lists = (LIST,) if self.is_single else (IDS, ROWS, LIST)
         patterns = [_skip(pieces[0])]
-        for slot, shape, piece in zip(slots, shapes, pieces[1:], strict=True):
+        for slot, content, piece in zip(slots, cut[1::2], pieces[1:], strict=True):
             if slot.grows:
                 patterns.append(b"")
-            patterns[-1] += shape + _skip(piece)
+            patterns[-1] += _of_list(slot, content, piece) if slot.role in lists else _shape(slot) + _skip(piece)
         self._patterns = patterns
         self.parts: list[re.Pattern[bytes]] = _compiled(b"", tuple(patterns), b"")
         places = {slot.role: place for place, slot in enumerate(slots)}
@@ -146,7 +148,7 @@ def learn(
     :param free: paths of strings and numbers that were seen to change.
     """
     named = {span.path: span.kind for span in spans}
-    if not _has_all(state, named):
+    if not _has_all(state, named, payload):
         return None
     placed = [(slot, span) for span in spans if (slot := _slot_of(span, state, named, free)) is not None]
     if len(placed) > _MOST_SLOTS:
@@ -175,13 +177,14 @@ def is_settled(state: OutputState) -> bool:
     return all(extra.items is None or extra.lane is not None for extra in state.extras.values())
 
 
-def _has_all(state: OutputState, named: dict[tuple[str, ...], str]) -> bool:
+def _has_all(state: OutputState, named: dict[tuple[str, ...], str], payload: bytes) -> bool:
     """The payload has all parts that the output has, and nothing that comes once."""
     return (
         named.get(("meta_info", "completion_tokens")) == "0"
         and (named.get(("output_ids",)) == "[") is state.ids_sent
         and (named.get(("meta_info", "output_token_logprobs")) == "[") is state.rows_sent
         and not any(("meta_info", name) in named for name in _ENDS)
+        and b'"beam_results"' not in payload
         and all(extra.items is None or named.get(("meta_info", name)) == "[" for name, extra in state.extras.items())
     )
 
@@ -204,19 +207,34 @@ def _slot_of(
     return Slot(FREE, span.kind, False) if path in free and name not in READ_KEYS else None
 
 
-def _shape(slot: Slot, content: bytes, is_single: bool) -> bytes:
-    """A group for what is new in a slot."""
-    if is_single and slot.role in (IDS, ROWS):
-        return b"(?P<id>%s)" % _COUNT if slot.role == IDS else b"(%s)" % (_ONE_ROW % b"(?P=id)")
+def _shape(slot: Slot) -> bytes:
+    """A group for the content of a slot whose end shows by itself."""
+    if slot.role == IDS:
+        return b"(?P<id>%s)" % _COUNT
     if slot.role == TEXT:
         return b"(%s)" % _STRING
-    if slot.role == COUNT:
-        return b"(%s)" % _COUNT
+    if slot.role == ROWS:
+        return b"(%s)" % (_ONE_ROW % b"(?P=id)")
     if slot.role == FREE:
         return b"(%s)" % (_NUMBER if slot.name == "0" else _PLAIN_STRING)
-    elements = _LIST_WITH_STRINGS if b'"' in content else _IDS if slot.role == IDS else _LIST
+    return b"(%s)" % _COUNT
+
+
+def _of_list(slot: Slot, content: bytes, piece: bytes) -> bytes:
+    """Groups for what is new in a list, and for the piece after it.
+
+    A list may hold brackets and strings, so the piece's first key is spelled out: it shows where the list ends, and no
+    second place can be tried.  A search for one would take exponential time where several lists follow each other.
+    """
+    first_key = _FIRST_KEY.match(piece)
+    start = piece if first_key is None else first_key[0]
+    if b'"' in content:
+        elements = _LIST_WITH_STRINGS % re.escape(start[1:])
+    else:
+        elements = _IDS if slot.role == IDS else _LIST
     # What a list that is not empty goes on with: a comma and at least one element, or nothing.
-    return (rb"(?:, ?(?=[^\s\]])(%s))?" if slot.grows else b"(%s)") % elements
+    shape = (rb"(?:, ?(?=[^\s\]])(%s))?" if slot.grows else b"(%s)") % elements
+    return shape + b"(%s.{%d})" % (re.escape(start), len(piece) - len(start))
 
 
 def _skip(piece: bytes) -> bytes:

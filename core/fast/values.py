@@ -23,7 +23,7 @@ from ..fold import (
 from ..limits import MAX_TOKENS
 from ..update import Update
 from ..views import none_for_nan
-from .template import Template
+from .template import IDS, LIST, ROWS, Template
 
 
 def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> Update | None:
@@ -33,7 +33,7 @@ def fold_one(template: Template, state: OutputState, new: tuple[bytes, ...]) -> 
     for place in template.counts:
         if new[place] != count:
             return None
-    if len(state.logprobs) != have or have >= MAX_TOKENS:
+    if state.count != have or have >= MAX_TOKENS:
         return None
     loads = json_backend()
     text: str | None = None
@@ -62,18 +62,22 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
             text = loads(b'"%s"' % raw) if b"\\" in raw else raw.decode()
         if template.rows is not None:
             raw = new[template.rows]
-            if b"\n" in raw or b"\r" in raw or len(state.logprobs) != have:
+            if b"\n" in raw or b"\r" in raw:
                 return None
             rows = loads(b"[%s]" % raw)
             plain = plain_columns(rows)
+            width = state.row_width if not rows else 3
             if plain is not None:
                 ids, logprobs = plain
             elif rows:
                 parsed = parse_rows(rows, have)
                 ids, logprobs, texts = tuple(parsed.ids), tuple(none_for_nan(parsed.logprobs)), parsed.texts
-                if parsed.width != state.row_width:
-                    return None
+                width = parsed.width
+            if width != state.row_width:
+                return None
         if template.ids is not None:
+            if not template.slots[template.ids].grows and state.count != have:
+                return None
             said = loads(b"[%s]" % new[template.ids])
             if template.rows is None:
                 ids = tuple(parse_ids(said))
@@ -95,24 +99,21 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
     for place in template.counts:
         if new[place] != wanted:
             number = int(new[place])
-            if not _may_lag(template, state, place, number, total):
+            if not _may_lag(template, place, number, total):
                 return None
             if place == template.completion:
                 count = number
-    if total > MAX_TOKENS:
+    if total > MAX_TOKENS or count < (state.count or 0):
         return None
     for items, entries in lists:
         items.extend(entries)
     return grow(state, ids, logprobs, texts, text, count, (template, new))
 
 
-def _may_lag(template: Template, state: OutputState, place: int, count: int, total: int) -> bool:
+def _may_lag(template: Template, place: int, count: int, total: int) -> bool:
     """Whether a counter may be less than the total: lists of a batch run ahead.  Or there is nothing to count."""
     slots = template.slots
-    name = slots[place].name
-    token_slots = [place for place in (template.ids, template.rows) if place is not None]
-    if name == "completion_tokens" and count < (state.count or 0):
-        return False
-    if not token_slots:
-        return name == "completion_tokens"
-    return template.is_indexed and count < total and all(slots[place].grows for place in token_slots)
+    if template.ids is None and template.rows is None:
+        return slots[place].name == "completion_tokens" and template.text is not None and slots[template.text].grows
+    growing = (slot.grows for slot in slots if slot.role in (IDS, ROWS, LIST))
+    return template.is_indexed and count < total and all(growing)

@@ -61,6 +61,7 @@ def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
         state.indexer_topk = plan.indexer_topk
     state.ids_sent = state.ids_sent or chunk.ids is not None
     state.begun = True
+    state.version += 1
     state.finish = chunk.finish
     ids = state.token_ids[start:]
     logprobs = state.logprobs[start:]

@@ -72,6 +72,7 @@ class OutputState:
         "text",
         "token_ids",
         "top_p",
+        "version",
     )
 
     def __init__(self, mode: Mode, index: int) -> None:
@@ -105,6 +106,8 @@ class OutputState:
         self.top_p: TopPRows = TopPRows()
         self.routed_experts: ReplayArray | None = None
         self.indexer_topk: ReplayArray | None = None
+        #: Goes up with each change that the fast path has not made, by whomever.
+        self.version: int = 0
 
     def settle(self) -> None:
         """Merge what the fast path left: its payloads all have the same keys, so only the last one's values count."""

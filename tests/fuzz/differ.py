@@ -32,7 +32,7 @@ def stream(chance: random.Random) -> tuple[list[bytes], int, dict[str, Any]]:
     if chance.random() < 0.2:
         options["on_bad_json"] = "skip"
     if chance.random() < 0.05:
-        options["max_event_size"] = max(map(len, events), default=1) + chance.randint(-3, 3)
+        options["max_event_size"] = max(max(map(len, events), default=1) + chance.randint(-3, 3), 1)
     return framed(chance, events), edits, options
 
 

@@ -233,7 +233,7 @@ _FRAMES: tuple[Callable[[bytes], bytes], ...] = (
     lambda event: event.replace(b",", b",\n") and b"data: " + event.replace(b"\n", b"\ndata: ") + b"\n\n",
     lambda event: b"data: %s\ndata:\n\n" % event,
     lambda event: b"retry: 5\n" + _plain(event),
-    lambda event: encode_event(event.decode("utf-8", "replace")),
+    lambda event: encode_event(event.decode("utf-8", "replace").replace("\r", " ")),
 )  # fmt: skip
 
 

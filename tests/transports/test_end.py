@@ -33,7 +33,6 @@ AFTER: dict[str, Answer] = {
     "comments": endless(chunked(event(2), END), chunks(b": alive\n\n", end=False)[0], 0.02),
     "comments without a pause": endless(chunked(event(2), END), chunks(b": alive\n\n" * 500, end=False)[0]),
     "the end, again and again": endless(chunked(event(2), END), chunks(END, end=False)[0], 0.02),
-    "more tokens": sends(chunked(event(2), END, event(4)), b"0\r\n\r\n"),
     "another output": sends(chunked(event(2), END, event(4, top=',"index":7')), b"0\r\n\r\n"),
     "an error event": sends(chunked(event(2), END, b'data: {"error":{"message":"no"}}\n\n'), b"0\r\n\r\n"),
     "no JSON": sends(chunked(event(2), END, b"data: <html>\n\n"), b"0\r\n\r\n"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .runtime import Event, Scope, Work
 
 T = TypeVar("T")
+_AGAIN = 0.05
+"""Seconds after which a cancellation is repeated that led to nothing."""
 
 
 class AsyncioRuntime:
@@ -62,8 +64,7 @@ class AsyncioRuntime:
                     if first is not None:
                         await self.shielded(first)
                 finally:
-                    task.cancel()
-                    await _outlast(task)
+                    await _outlast(task, cancel=True)
                     if not task.cancelled():
                         task.exception()  # looked at: something else goes on
         if not in_time:
@@ -267,17 +268,23 @@ class _AsyncioScope:
             self._task.cancel()
 
 
-async def _outlast(*tasks: asyncio.Future[Any]) -> None:
-    """Wait until the tasks are done, whoever is cancelled meanwhile; then let the cancellation go on its way."""
+async def _outlast(*tasks: asyncio.Future[Any], cancel: bool = False) -> None:
+    """Wait until the tasks are done, whoever is cancelled meanwhile; then let the cancellation go on its way.
+
+    :param cancel: cancel them, and again if that was swallowed (anyio before Python 3.11); what they do is driven.
+    """
     pending = {task for task in tasks if not task.done()}
     if not pending:
         return
     cancelled: asyncio.CancelledError | None = None
     with _anyio_shield():
         while pending:
+            if cancel:
+                for task in pending:
+                    task.cancel()
             try:
-                _, pending = await asyncio.wait(pending)
-            except asyncio.CancelledError as error:  # noqa: PERF203  # that is what the loop is for
+                _, pending = await asyncio.wait(pending, timeout=_AGAIN if cancel else None)
+            except asyncio.CancelledError as error:  # that is what the loop is for
                 cancelled = error
                 pending = {task for task in pending if not task.done()}
     if cancelled is not None:

@@ -87,14 +87,11 @@ class Folding:
             self.emit("request", url=request.place, rid=request.rid, attempt=self.metrics.attempts)
 
     def received(self, data: bytes) -> None:
-        """Bytes of the body.  Once it is complete they are read for the sake of the connection alone."""
+        """Bytes of the body."""
         if self.over or not data:
             return
         metrics, decoder = self.metrics, self._decoder
         arrived = perf_counter()
-        if self.complete:
-            metrics.received(len(data), (), arrived, 0.0)
-            return
         is_first = metrics.ttft is None
         updates: Sequence[Update] = ()
         failure: StreamError | None
@@ -130,8 +127,8 @@ class Folding:
                 elif not self.complete:
                     break
             self.waiting = deque(asked_for)
-        if self.complete:
-            return
+        if self.complete and not isinstance(failure, ProtocolError):
+            return  # a chunk that contradicts the end is a failure, nothing else is
         if failure is not None:
             self.failure, self.over = failure, True
         elif strays:
