@@ -70,7 +70,7 @@ class GenerateDecoder:
 
     @property
     def skipped(self) -> int:
-        """Events passed over: without content, of somebody else, or (``on_bad_json="skip"``) not JSON."""
+        """Number of skipped events: without content, with another name, or (``on_bad_json="skip"``) not JSON."""
         return self._outputs.skipped
 
     @property
@@ -161,7 +161,7 @@ class GenerateDecoder:
             self._outputs.look_for_done(self._parser.feed(data))
 
     def _skip(self, data: bytes) -> None:
-        """A payload that is not JSON is passed over; for subclasses that tell somebody."""
+        """Called with a payload that is not JSON and is skipped; subclasses may log it."""
 
     def _check_complete(self, unfinished: bytes) -> None:
         if not self.outputs:

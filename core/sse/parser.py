@@ -82,7 +82,7 @@ class SSEParser:
     :param on_comment: called with the text of each comment line, without the colon and one space after it, as soon as
         the line has ended and before the events of that read are returned.  Without it comments are dropped as they
         arrive; with it they count against the bound until they end.  It must not call the parser.  If it raises, the
-        exception leaves ``feed``, the events that this read had completed are lost, and the parser refuses to go on
+        exception leaves ``feed``, the events that this read had completed are lost, and the parser refuses every call
         until ``reset``.
     :raises ValueError: ``max_event_size`` is no positive whole number, or ``last_event_id`` no string.
     """
@@ -181,7 +181,7 @@ class SSEParser:
         return unfinished
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[ServerSentEvent]:
-        """Parse the next bytes of the stream, and hand out each event whose final blank line is among them.
+        """Parse the next bytes of the stream, and return each event whose final blank line is among them.
 
         Linear in the bytes, whatever the cut.  The bytes of a mutable buffer are copied, so that it can be used again.
 
@@ -407,7 +407,7 @@ class SSEParser:
         elif field == b"" and self._on_comment is not None:
             buffer.check(field, len(value))
             self._phase = _Phase.BROKEN
-            self._refusal = "on_comment raised, or called the parser, and events were lost; call reset() to begin anew"
+            self._refusal = "on_comment raised, or called the parser, and events were lost; call reset() to start again"
             self._on_comment(value.decode("utf-8", "replace"))
             self._phase = _LINE
         elif field != b"":
