@@ -196,6 +196,7 @@ class SSEParser:
             self._after_cr = data[-1] == CR
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         pos = 0
+        buffer = self._buffer
         if self._field is not None:
             end = data.find(LF)
             self._add(self._field, data if end < 0 else data[:end])
@@ -203,7 +204,9 @@ class SSEParser:
                 return
             self._end_line()
             pos = end + 1
-        buffer = self._buffer
+            if data[pos : pos + 1] == b"\n":
+                self._dispatch(events)
+                pos += 1
         may_be_plain = len(data) <= buffer.max_size
         while True:
             if may_be_plain and buffer.fresh:
@@ -226,7 +229,10 @@ class SSEParser:
 
     def _begin_line(self, read: bytes, data: bytes, pos: int, end: int) -> None:
         """Take what there is of the line from ``pos`` to ``end``; ``data`` is ``read`` with LF line ends."""
-        field, start = split_line(data, pos, end)
+        if data[pos : pos + 6] == b"data: ":  # as nearly all are
+            field, start = b"data", pos + 6
+        else:
+            field, start = split_line(data, pos, end)
         if field == b"data":
             self._buffer.begin_data()
         elif field not in NAMES and (field or self._on_comment is None):
@@ -289,7 +295,7 @@ class SSEParser:
         # return."  (An empty data line makes it a LF: an event with empty data.)
         data = buffer.data()
         if data is not None:
-            event_type = buffer.event_type.decode("utf-8", "replace") or "message"
+            event_type = buffer.event_type.decode("utf-8", "replace") if buffer.event_type else "message"
             events.append(make_event((event_type, data, self._last_event_id)))
         buffer.clear()
 

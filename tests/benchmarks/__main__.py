@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+from tests.benchmarks import command as shell
 from tests.benchmarks import fold_speed, growth_hostile, live, many_streams, memory, sse_speed, variants
 from tests.benchmarks.peers import PEERS, parser_of
 from tests.benchmarks.report import Section, bars_table, load_average, machine, page, table, with_table
@@ -27,6 +28,7 @@ PARTS: dict[str, Callable[[Scale], list[Section]]] = {
     "sse": sse_speed.measure,
     "memory": memory.measure,
     "hostile": growth_hostile.measure,
+    "command": shell.measure,
 }
 
 

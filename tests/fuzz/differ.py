@@ -105,7 +105,7 @@ def difference(one: Seen, other: Seen) -> str:
 def without_orjson() -> None:
     """Parse with the standard library from here on."""
     for module in (payload_module, values):
-        module.json_backend = lambda: payload_module.loads_json  # type: ignore[attr-defined]
+        setattr(module, "json_backend", lambda: payload_module.loads_json)  # noqa: B010  # its type is that of a cache
     from ssefold.fast import match
 
     match.json_backend = lambda: payload_module.loads_json  # type: ignore[attr-defined]
