@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssefold import outputs
+from ssefold.fold import parse_payload
 from ssefold.transports.testing import Profile, eager, encode, interval_sends
 from tests.core.by_hand import fold
 from tests.core.corpus import finite, plain, profiles, scored
@@ -17,13 +17,12 @@ MOST = 8
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Payloads that were parsed in full so far."""
     seen: list[bytes] = []
-    parse = outputs.parse_payload
 
     def counting(payload: bytes) -> dict[str, object]:
         seen.append(payload)
-        return parse(payload)
+        return parse_payload(payload)
 
-    monkeypatch.setattr(outputs, "parse_payload", counting)
+    monkeypatch.setattr("ssefold.outputs.parse_payload", counting)
     return seen
 
 
