@@ -20,7 +20,7 @@ from .fold.native import native_response, text_of
 from .fold.plan import plan_chunk
 from .fold.request import check_repeat
 from .fold.state import OutputState
-from .replay.arrays import ReplayArray, TopPReplay
+from .replay import ReplayArray, TopPReplay
 from .snapshot import Snapshot
 from .update import Update
 from .views import Floats, Ints, copy_json, freeze
@@ -54,7 +54,7 @@ class Accumulator:
         :raises PayloadError: it is no chunk, or a field has the wrong type.
         :raises ProtocolError: lengths, prefix or mode do not fit, the chunk is of another request, or it goes on after
             the output's end.
-        :raises ReplayError: a replay array is not what it says.
+        :raises ReplayError: a replay array is invalid.
         :raises ServerError: it is an error event; the failure also stays in :attr:`error`.
         """
         try:

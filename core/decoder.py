@@ -18,8 +18,7 @@ from .fast import FastPath
 from .fold.lanes import Mode
 from .outputs import Outputs, are_events, no_blank_lines
 from .snapshot import Snapshot
-from .sse.lines import as_bytes
-from .sse.parser import SSEParser
+from .sse import SSEParser, as_bytes
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20
@@ -70,7 +69,7 @@ class GenerateDecoder:
 
     @property
     def skipped(self) -> int:
-        """Events passed over: without content, of somebody else, or (``on_bad_json="skip"``) not JSON."""
+        """Number of skipped events: without content, with another name, or (``on_bad_json="skip"``) not JSON."""
         return self._outputs.skipped
 
     @property
@@ -161,7 +160,7 @@ class GenerateDecoder:
             self._outputs.look_for_done(self._parser.feed(data))
 
     def _skip(self, data: bytes) -> None:
-        """A payload that is not JSON is passed over; for subclasses that tell somebody."""
+        """Called with a payload that is not JSON and is skipped; subclasses may log it."""
 
     def _check_complete(self, unfinished: bytes) -> None:
         if not self.outputs:
@@ -183,7 +182,7 @@ class GenerateDecoder:
                 f"the body ended without a terminal finish_reason for {len(open_ones)} of {len(self.outputs)} outputs "
                 f"({counts}; [DONE] {'seen' if self.done else 'not seen'}"
                 f"{', cut inside an event' if self.cut else ''}{self._outputs.passed_over}). The server or a proxy "
-                "closed early; what came is in .partial and can be resumed"
+                "closed early; resume from .partial"
             )
 
     def _check_is_stream(self, unfinished: bytes) -> None:

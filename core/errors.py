@@ -6,9 +6,9 @@
     ├── EventTooLargeError    (ValueError)    one event is larger than allowed
     ├── PayloadError          (ValueError)    not JSON, not an object, a field of the wrong type
     ├── ProtocolError         (ValueError)    lengths, prefix or mode of the chunks do not fit together
-    ├── ReplayError           (ValueError)    a top-p or routed-experts array is not what it says
+    ├── ReplayError           (ValueError)    a top-p or routed-experts array is invalid
     ├── ServerError           (ValueError)    the server reported a failure inside the stream
-    ├── SnapshotError         (ValueError)    bytes are not a snapshot of ours, or were altered
+    ├── SnapshotError         (ValueError)    bytes are no snapshot, or were altered
     └── IncompleteStreamError (RuntimeError)  the body ended before the outputs did
 
 The message names the field, the numbers, and the setting to look at.  ``.partial`` holds what arrived before the

@@ -1,6 +1,6 @@
 """The outputs of one response: each event's payload to the right one, by ``index``.
 
-Knows nothing of the bytes of the body, of how it ends, and of who is told about failures.
+Knows nothing of the bytes of the body, of how it ends, and of how failures are reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .errors import PayloadError, ProtocolError, ServerError, StreamError
 from .fast import FastPath
 from .fold import BadJSONError, Mode, failure_of, parse_payload, server_error
 from .limits import MAX_OUTPUTS
-from .sse.event import ServerSentEvent
+from .sse import ServerSentEvent
 from .update import Update
 
 DONE = b"[DONE]"
@@ -178,7 +178,7 @@ def _index(value: Any) -> int:
 
 
 def are_events(data: bytes) -> bool:
-    """The first two lines of an event's data are payloads by themselves: the blank line between them is missing."""
+    """The first two lines of an event's data are complete payloads: the blank line between them is missing."""
     lines = data.split(b"\n", 2)[:2]
     return len(lines) == 2 and all(line == DONE or _is_object(line) for line in lines)
 
@@ -187,7 +187,7 @@ def no_blank_lines(data: bytes) -> PayloadError:
     """The error for events without a blank line between them."""
     lines = data.count(b"\n") + 1
     return PayloadError(
-        f"{lines} lines of data came as one event, and the first two are payloads by themselves: blank lines between "
+        f"{lines} lines of data came as one event, and the first two are complete payloads: blank lines between "
         f"events are missing; a gateway drops them. The first begins with {data[:_SHOWN]!r}"
     )
 

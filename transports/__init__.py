@@ -1,7 +1,7 @@
-"""Thin carriers of bytes from one HTTP client into the core; each module needs its own extra, this one needs none.
+"""One module per HTTP client: they move bytes into the core.  Each needs its own extra, this one needs none.
 
-They own what the core must not know: sockets, timeouts, retries and cancellation.  ``httpx``, ``aiohttp`` and ``anyio``
-each have ``generate`` and ``collect``; ``testing`` is a server to try them on.
+They handle what the core must not know: sockets, timeouts, retries and cancellation.  ``httpx``, ``aiohttp`` and
+``anyio`` each have ``generate`` and ``collect``; ``testing`` is a fake server.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["collect", "generate"]
 
-# What the session would do by itself, and what a stream does instead: status and encoding are looked at here.
+# What the session does by default, and what a stream does instead: status and encoding are looked at here.
 _OURS: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, "auto_decompress": False}
 
 
@@ -47,7 +47,7 @@ async def collect(
 ) -> dict[int, dict[str, Any]]:
     """The answer as ``stream: false`` would give it, by output index.
 
-    :raises StreamError: with what came in ``.partial``; a cancellation gets a ``.partial`` as well.
+    :raises StreamError: with the partial result in ``.partial``; a cancellation gets a ``.partial``, too.
     """
     return await collect_stream(generate(session, url, payload, **options))
 
@@ -116,7 +116,7 @@ class _Exchange:
             raise
 
     def _watch(self, response: aiohttp.ClientResponse) -> None:
-        # When the framing of a body breaks, aiohttp closes the connection, and tells nobody who waits for the body.
+        # When the framing of a body is wrong, aiohttp closes the connection, and does not wake the reader of the body.
         connection = response.connection
         self._connection_closed = getattr(getattr(connection, "protocol", None), "closed", None)
         if self._connection_closed is not None:
@@ -126,7 +126,7 @@ class _Exchange:
         reason = None if closed.cancelled() else closed.exception()
         content = None if self._response is None else self._response.content
         if content is not None and content.exception() is None and not content.is_eof():
-            content.set_exception(reason or aiohttp.ClientPayloadError("the connection was closed amid the body"))
+            content.set_exception(reason or aiohttp.ClientPayloadError("the connection was closed inside the body"))
 
     def hurry(self, seconds: float) -> None:
         pass  # the stream ends a read that takes too long
@@ -140,7 +140,7 @@ class _Exchange:
             return b""
         closed = self._connection_closed
         if closed is not None:
-            # The connection may serve many others, and whatever ends it then is nobody's failure.
+            # The connection may serve other requests later, and its end is then no failure of this one.
             for callback in (self._lost, _look_at):
                 closed.remove_done_callback(callback)
             with suppress(RuntimeError):  # the loop is closed
@@ -160,7 +160,7 @@ def _look_at(closed: asyncio.Future[None]) -> None:
 
 
 def _left_over(response: aiohttp.ClientResponse) -> bytes:
-    """What has arrived and was not read."""
+    """Bytes that have arrived and were not read."""
     # read_nowait() refuses once the connection has failed, although the bytes are there.
     take: Callable[[int], bytes] | None = getattr(response.content, "_read_nowait", None)
     if take is not None:

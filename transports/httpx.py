@@ -1,4 +1,4 @@
-"""Streams over httpx, or over anything with its surface: ``stream``, and a response to iterate (httpx2 included).
+"""Streams over httpx, or over a client with the same interface: ``stream``, and a response to iterate (such as httpx2).
 
 ``generate`` takes an ``AsyncClient`` (asyncio or trio) or a ``Client``, which stays the caller's own: its pool, TLS,
 proxies, authentication and hooks apply.  httpx itself is not imported; only what a client can do is looked at.
@@ -74,7 +74,7 @@ async def collect(
 ) -> dict[int, dict[str, Any]]:
     """The answer as ``stream: false`` would give it, by output index.
 
-    :raises StreamError: with what came in ``.partial``; a cancellation gets a ``.partial`` as well.
+    :raises StreamError: with the partial result in ``.partial``; a cancellation gets a ``.partial``, too.
     """
     return await collect_stream(generate(client, url, payload, **options))
 
@@ -122,7 +122,7 @@ class _Exchange:
     """See :class:`._engine.exchange.Exchange`."""
 
     # httpcore cleans up inside the read that was cancelled, and a second cancellation there would leave the connection
-    # in the pool for ever (encode/httpx 3782).
+    # in the pool forever (encode/httpx 3782).
     fragile = True
 
     def __init__(self, client: Any, limits: dict[str, Any]) -> None:
@@ -203,10 +203,10 @@ def _noting(url: str, made: list[Any]) -> dict[str, Any]:
 
 
 async def _entered(context: Any, client: Any, made: list[Any]) -> Any:
-    """The response; without one, nothing of what httpcore leaves behind when it is cancelled while connecting.
+    """The response.  If there is none, clean up what httpcore leaks when it is cancelled while connecting.
 
-    A connection amid its TLS handshake is not closed.  And a request that waits is given a connection to make; if it is
-    cancelled before it has begun to, the connection stays in the pool for ever, "connecting".
+    It does not close a connection in the middle of its TLS handshake.  And a waiting request gets a pool slot before it
+    connects; if it is cancelled in between, the slot stays in the pool forever, "connecting".
     """
     try:
         return await context.__aenter__()
@@ -338,13 +338,13 @@ def _with_patient_hooks(client: Any, raised: list[Exception]) -> Any:
 
 
 def _raw(response: Any, raw: str, decoded: str) -> Any:
-    """The body as it came, or as far as the client has undone its encoding if it gives out nothing else."""
+    """The raw body; or the decompressed one, if the client gives no other."""
     chunks: AsyncIterator[bytes] | Iterator[bytes] = getattr(response, decoded if _is_decoded(response) else raw)()
     return chunks
 
 
 def _is_decoded(response: Any) -> bool:
-    """The client hands out content only: it has no other way, or has read the body beforehand (test transports do)."""
+    """The client gives only decompressed content: it has no other way, or has read the body beforehand."""
     raw = hasattr(response, "aiter_raw") or hasattr(response, "iter_raw")
     return not raw or bool(getattr(response, "is_stream_consumed", False))
 

@@ -1,8 +1,8 @@
-"""One streamed ``/generate`` call through a framework's own HTTP client: what the adapters of such frameworks share.
+"""One streamed ``/generate`` call through a framework's own HTTP client: the code that these adapters share.
 
-``lookup`` takes things from the framework when they are needed; ``exchange`` is the request and its response, read no
-further than asked; ``body`` its bytes; ``freeing`` tells the server that nobody waits any more; ``tokens`` what has
-arrived, as frameworks keep it.
+``lookup`` finds parts of the framework when they are needed; ``exchange`` is the request and its response; ``body``
+reads the bytes; ``freeing`` stops the server after a cancelled call; ``tokens`` keeps the tokens so far, as frameworks
+do.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ async def body_of(response: Any) -> AsyncGenerator[bytes, None]:
 
     Lines are the last resort: they have lost their ends, and httpx also cuts at Unicode line separators inside JSON.
 
-    :raises TransportError: a content encoding that cannot be undone, or bytes that are not of it.
+    :raises TransportError: an unsupported content encoding, or bytes that do not have it.
     """
     encoding = _encoding_left(response)
     if encoding:
@@ -26,8 +26,8 @@ async def body_of(response: Any) -> AsyncGenerator[bytes, None]:
             undo = undo_encoding(encoding)
         except ValueError:
             raise TransportError(
-                f"the answer has content-encoding {encoding!r}, which neither the client nor this library undoes: turn"
-                " compression off in the gateway that answers"
+                f"the answer has content-encoding {encoding!r}, which neither the client nor this library supports: "
+                "turn compression off in the gateway that answers"
             ) from None
         async with aclosing(response.aiter_raw()) as reads:
             async for data in reads:
@@ -50,7 +50,7 @@ async def body_of(response: Any) -> AsyncGenerator[bytes, None]:
 
 
 def _encoding_left(response: Any) -> str:
-    """The content encoding, unless there is none or the client undoes it: it does what it has offered to."""
+    """The content encoding that remains: a client decompresses the encodings that it offered in the request."""
     headers = getattr(response, "headers", None)
     if headers is None or not hasattr(response, "aiter_raw"):
         return ""

@@ -1,7 +1,7 @@
 """One request and its response, read no further than asked.
 
-Nothing is read ahead, and of several updates that came in one read each is handed out by itself, so that the caller may
-stop after any of them.  When the output has its ``finish_reason``, or the caller has asked the server to stop, the rest
+Nothing is read ahead, and updates are yielded one at a time even if one read has several, so that the caller may stop
+after any of them.  When the output has its ``finish_reason``, or the caller has asked the server to stop, the rest
 of the body is waited for within a bound.  Knows nothing of samples.
 """
 

@@ -1,4 +1,4 @@
-"""Telling a server that nobody waits for its answer any more, with a framework's own HTTP client.
+"""Asking a server to abort a request, with a framework's own HTTP client.
 
 Since a server may forget a request whose client has gone (SGLang 0.5.18 and 0.5.19 decode it to the end), it is told
 while the response is still open.

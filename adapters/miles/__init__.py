@@ -1,8 +1,8 @@
 """miles: ``--custom-generate-function-path ssefold.adapters.miles.generate``.
 
-The single-turn generate function of miles, streamed: every chunk is on the sample as it comes, so that an abort or a
-cancellation loses nothing.  What it takes from miles is looked up when it runs, and can be replaced by setting it as an
-attribute of this module.
+The single-turn generate function of miles, streamed: every chunk is added to the sample as it arrives, so that an abort
+or a cancellation loses nothing.  What it takes from miles is looked up when it runs, and can be replaced by setting it
+as an attribute of this module.
 """
 
 from __future__ import annotations
@@ -137,5 +137,5 @@ class _Call:
     async def _keep_what_came(self) -> None:
         try:
             await self._onto.cut(self._decoder.outputs.get(0))
-        except Exception:  # noqa: BLE001  # the error on its way is the one to be told
+        except Exception:  # noqa: BLE001  # the first error is the one to raise
             _log.exception("what had arrived of a response that was cut could not be put onto the sample")

@@ -16,7 +16,7 @@ _TRY_AGAIN = (408, 429)
 
 
 def worth_another(error: Exception, *, from_client: bool) -> bool:
-    """Another attempt may do better.
+    """Another attempt may succeed.
 
     :param from_client: the HTTP client raised it: no connection, a status, a broken response.
     """

@@ -23,7 +23,7 @@ _STREAMED = ("tokens", "response", "response_length", "rollout_log_probs", "loss
 class MilesCall:
     """A sample during one call.
 
-    :param sample: changed in place; its lists are replaced by copies, so that nobody else's grow.
+    :param sample: changed in place; its lists are replaced by copies, so that the caller's lists do not grow.
     :param own_update: miles' ``update_sample_from_response``.
     :param decode: token ids to text, for servers that send none.
 
@@ -54,7 +54,7 @@ class MilesCall:
         self._tokens = CallTokens("auto")
         # What came is no response that miles could take: refused here, or by miles.
         self._refused = False
-        # Weight versions as the chunks told them, in the form of SGLang's ``weight_versions``.
+        # Weight versions from the chunks, in the form of SGLang's ``weight_versions``.
         self._versions: list[dict[str, Any]] = []
 
     @property

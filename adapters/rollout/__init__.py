@@ -1,4 +1,4 @@
-"""Rollouts without a framework: the sample to read first, and the loop that carries it over several servers.
+"""Rollouts without a framework: a sample of plain arrays, and a loop that completes it over several servers.
 
 ::
 

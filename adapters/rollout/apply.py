@@ -1,7 +1,7 @@
 """One update onto one sample: every claim checked first, then a commit that cannot fail.
 
-The core has made sure that an update is right by itself; here it must also go on where the sample stands, and bring for
-its tokens what the other tokens of the sample have.  Knows states and updates; knows nothing of requests.
+The core has checked the update alone.  Here it must also start where the sample ends, and have for its tokens what the
+other tokens of the sample have.  Knows states and updates; knows nothing of requests.
 """
 
 from __future__ import annotations

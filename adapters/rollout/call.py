@@ -19,7 +19,7 @@ class Call(NamedTuple):
     """One call: response tokens ``[start, end)`` came from it.
 
     :ivar rid: the request id that was sent, or seen; None if neither.
-    :ivar source: who answered, as the caller named it, a URL without user, password and query; None if nobody said.
+    :ivar source: the server, as the caller named it, a URL without user, password and query; None if not given.
     :ivar finish: ``finish_reason.type``, or None for a call that was cut, or still runs.
     """
 

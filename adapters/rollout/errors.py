@@ -1,7 +1,7 @@
 """Errors raised by ``RolloutSample`` and ``run``.
 
-What a stream says and does not fit is the core's own ``ProtocolError`` or ``ReplayError``; these are for calls that
-make no sense at the moment they are made, and for running out of servers.  Knows nothing of samples.
+Contradictions in a stream are the core's ``ProtocolError`` or ``ReplayError``.  These errors are for calls that are not
+allowed in the sample's state, and for failover that ran out of attempts.  Knows nothing of samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RolloutError(StreamError, ValueError):
-    """The sample cannot do what was asked of it now; the message says what to do first."""
+    """The call is not allowed in the sample's present state; the message says what to do first."""
 
 
 class FailoverError(StreamError, RuntimeError):

@@ -1,8 +1,8 @@
 """Replay arrays of a whole rollout, put together from those of its calls.
 
 Each call describes only what it sampled itself: top-p rows of its own tokens, routing from ``routed_experts_start_len``
-on.  Here they are joined in order, and a place for which nothing came is either one that needs nothing (the
-loss mask is 0 there) or an error: a row that is off by one is a wrong gradient.  Knows nothing of calls and requests.
+on.  Here they are joined in order.  A token without a row must have loss mask 0; otherwise it is an error, because a
+row that is off by one is a wrong gradient.  Knows nothing of calls and requests.
 """
 
 from __future__ import annotations

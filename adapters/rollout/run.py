@@ -1,8 +1,7 @@
 """A sample over several servers: when one dies or sheds it, the next one resumes it.
 
-Which failures another server may cure is decided here, and nothing else: bytes are the transport's business, tokens the
-sample's.  Errors that another server would repeat are raised: a stream that contradicts
-itself, a request that the server refuses.
+This module only decides which failures another server may cure.  Errors that another server would repeat are raised: a
+stream that contradicts itself, a request that the server refuses.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _ELSEWHERE = frozenset({408, 425, 429})
 async def run(
     sample: RolloutSample, endpoints: Sequence[str], transport: Transport, *, attempts: int = 1
 ) -> RolloutSample:
-    """Make calls until the sample is done, or somebody has aborted it.
+    """Make calls until the sample is done, or aborted.
 
     A call that fails because of its server (no connection, a broken or silent one, status 429 or 5xx, an error event
     that is not the request's fault, an abort with status 503, a body that ends early) is followed by one to the next
@@ -91,13 +90,13 @@ async def _call(sample: RolloutSample, endpoint: str, transport: Transport) -> N
 
 
 def _elsewhere(error: StreamError) -> bool:
-    """May another server do better?"""
+    """May another server succeed?"""
     if isinstance(error, TransportError):
         status = error.status_code
         return status is None or status >= 500 or status in _ELSEWHERE
     if isinstance(error, ServerError):
         code = error.code
-        # Without a code nobody knows; servers say 400 when it is the request's fault.
+        # Without a code the cause is unknown; servers send 400 when the request is wrong.
         return not isinstance(code, int) or code >= 500 or code in _ELSEWHERE
     return isinstance(error, IncompleteStreamError)
 

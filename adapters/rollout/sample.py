@@ -1,7 +1,7 @@
 """A rollout as data: one prompt, one growing response, and everything a trainer wants to know about each token.
 
-What the adapters of slime and miles do to those frameworks' samples is done here to one that can be read in a sitting.
-Knows updates and nothing of bytes, clients or servers.
+The adapters of slime and miles do the same with the samples of those frameworks.  Knows updates and nothing of bytes,
+clients or servers.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class RolloutSample:
 
     @property
     def text(self) -> str:
-        """Text of the response, as the servers sent it and :meth:`extend` was told."""
+        """Text of the response: what the servers sent, and what was given to :meth:`extend`."""
         return self._state.text.value()
 
     @property
@@ -159,7 +159,7 @@ class RolloutSample:
 
     @property
     def status(self) -> Status:
-        """Where the sample stands; see :data:`Status`."""
+        """The state of the sample; see :data:`Status`."""
         finish = self._state.finish
         if finish is not None and finish.is_failure and not finish.retryable:
             return "failed"
@@ -179,7 +179,7 @@ class RolloutSample:
     # ---- what changes it
 
     def begin_call(self, *, rid: str | None = None, source: str | None = None, routed_from: int = 0) -> None:
-        """A new call begins: what the next updates give follows what is there.
+        """Begin a new call: the next updates are appended to the tokens so far.
 
         :meth:`next_payload` does this; call it yourself only with a request that you made yourself.
 
@@ -227,12 +227,12 @@ class RolloutSample:
         return payload
 
     def apply(self, update: Update) -> None:
-        """Add what one update brings.  It raises and changes nothing, or takes all of it.
+        """Add one update.  If it raises, it has changed nothing.
 
-        :raises ssefold.ProtocolError: the update does not go on where this call stands, is another output's, or its
+        :raises ssefold.ProtocolError: the update does not start where this call ends, is of another output, or its
             lengths or logprobs do not fit.
         :raises ssefold.ReplayError: a replay array does not fit the tokens, or one that :meth:`next_payload` asked for
-            is missing where the call ends by itself.
+            is missing where the call ends normally.
         :raises RolloutError: it is no update.
         """
         if not isinstance(update, Update):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -242,7 +242,7 @@ class RolloutSample:
     def extend(self, token_ids: Sequence[int], text: str = "") -> None:
         """Append tokens that were not sampled (a tool's answer, the user's turn): loss mask 0, empty top-p rows.
 
-        The model's turn is over with this; :meth:`next_payload` begins the next one.
+        This ends the model's turn; :meth:`next_payload` begins the next one.
 
         :raises RolloutError: the server refused the sample, a token id is none, the text is none, or the turn's tokens
             could never be trained on (see :meth:`rollback`).  Nothing is changed then.
@@ -262,7 +262,7 @@ class RolloutSample:
         state.set_base(0)
 
     def rollback(self) -> None:
-        """Forget everything that the last call gave, as if it had not been made.
+        """Drop everything that the last call gave, as if it had not been made.
 
         For tokens that cannot be trained on: of a call that was cut before its top-p rows came (they come with the
         terminal chunk; have the server abort instead of closing the connection), that ended without them, or without

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class RolloutText:
-    """Text so far.  Joined when somebody asks, so that a long answer costs no more per chunk than a short one."""
+    """Text so far.  Joined when it is read, so that a long answer costs no more per chunk than a short one."""
 
     __slots__ = ("_parts", "length")
 

@@ -40,7 +40,7 @@ class SlimeCall:
 
         :raises ProtocolError: it lacks the counter that slime needs.
         """
-        # A sample takes nothing from a chunk between but arrays, and a meta_info that nobody asks for is not parsed.
+        # Before the last chunk a sample needs only the arrays, and a meta_info that is not read is not parsed.
         if self.last_meta and update.finish_reason is None and update.top_p is None and update.routed_experts is None:
             meta: dict[str, Any] = {}
         else:
@@ -72,7 +72,7 @@ class SlimeCall:
 
 
 class _Decoder(GenerateDecoder):
-    """Says which payloads it passes over, and refuses the one kind that slime reads and nobody can train on."""
+    """Logs which payloads it skips, and refuses the one kind that slime accepts and that cannot be trained on."""
 
     def _skip(self, data: bytes) -> None:
         super()._skip(data)

@@ -1,4 +1,4 @@
-"""Every ``data:`` line an event of its own, as slime reads a stream.
+"""Every ``data:`` line is one event, as slime reads a stream.
 
 By the norm, ``data:`` lines without a blank line between them are one event.  Some gateways drop the blank lines, and
 slime's own function, which reads line by line, does not notice.  Here the blank line that is missing is put in; what is

@@ -48,5 +48,5 @@ def headers_of(args: Any, sample: Any) -> dict[str, str] | None:
 
 
 def copied(ids: Any) -> Any:
-    """A list of its own; whatever a processor returns instead of a list stays what it is."""
+    """A copy of a list; anything else that a processor returns stays as it is."""
     return list(ids) if isinstance(ids, list) else ids  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -23,7 +23,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class SGLangStreamUpdate:
-    """What one chunk adds, in slime's words.
+    """What one chunk adds, with slime's field names.
 
     :ivar replace_call_state: go back to the sample as it was before the call; ``tokens`` are all of this call's.
     :ivar tokens: token ids that have a logprob, new or all.
@@ -91,7 +91,7 @@ class SGLangStreamAccumulator:
         return self._call.log_probs
 
     def add(self, chunk: Mapping[str, Any]) -> SGLangStreamUpdate:
-        """Fold one parsed chunk.  It raises and changes nothing, or returns what is new.
+        """Fold one parsed chunk and return what is new.  If it raises, it has changed nothing.
 
         :raises ValueError: lengths or mode do not fit (``ProtocolError``), a field is malformed (``PayloadError``), a
             top-p array is not what it says (``ReplayError``), or the server reports an error (``ServerError``).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..fold import OutputState
-from ..sse.lines import end_of
+from ..sse import end_of
 from ..update import Update
 from .match import Matcher
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from ..replay.top_p_rows import TopPRows
+from ..replay import TopPRows
 from ..update import Update
 from ..views import Floats
 from .chunk import Chunk

@@ -62,7 +62,7 @@ class FinishReason:
         put = object.__setattr__
         kind = _text(fields, "type")
         if not kind:
-            raise PayloadError("meta_info.finish_reason has no type: expected stop, length or abort, or null to go on")
+            raise PayloadError("meta_info.finish_reason has no type: expected stop, length, abort or null")
         put(self, "type", kind)
         put(self, "matched", _matched(fields))
         put(self, "length", _integer(fields, "length"))

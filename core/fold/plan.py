@@ -8,7 +8,7 @@ Questions are asked in the order of how surely they can be answered, so that a s
 1. Is it of this request (``request.py``)?  An ``id`` says so by itself.
 2. Does it carry tokens at all?  A scored prompt, a rejected request and an empty abort do not, whatever they list.
 3. Is it an abort out of the waiting queue?  Only such a chunk lacks ``prompt_tokens``; it is a snapshot in every mode.
-4. If so, is it glued behind pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the
+4. If so, is it glued after pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the
    last one again.  Both are asked before "are these the last tokens", since equal tokens make that true of glued ids as
    well; where the ids are also the whole list, the text is asked.
 5. Snapshot or delta?  By counters, for rows before ids before other lists: a list as long as its counter, or as what is
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ..errors import ProtocolError
 from ..limits import MAX_TOKENS
-from ..replay.arrays import ReplayArray, TopPReplay
+from ..replay import ReplayArray, TopPReplay
 from .chunk import Chunk
 from .extras import ExtraStep, plan_extras
 from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together
@@ -75,8 +75,8 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
     except ProtocolError as error:
         if finish is not None and finish.type == "abort" and not queue_abort and len(chunk.rows or ()) > 1:
             raise ProtocolError(
-                f"{error} The chunk is an abort with meta_info.prompt_tokens: an abort that repeats everything is known "
-                "by having none (SGLang's _handle_abort_req). Does a gateway add it?"
+                f"{error} The chunk is an abort with meta_info.prompt_tokens: an abort that repeats everything "
+                "has none (SGLang's _handle_abort_req). Does a gateway add it?"
             ) from error
         raise
     total = len(state.token_ids) + len(tokens.ids)
@@ -192,7 +192,7 @@ def _check_delta(state: OutputState, chunk: Chunk, tokens: TokenStep, text: Text
     is_delta = tokens.rows_lane == INCREMENTAL or (text is not None and text.sure and text.lane == INCREMENTAL)
     sent = len(chunk.ids or ())
     if not is_delta or (not sent and (tokens.rows_lane == INCREMENTAL or not state.ids_sent)):
-        return  # rows that are deltas tell by themselves whether one is missing
+        return  # rows that are deltas show whether one is missing
     known = state.count or 0
     new = len(tokens.ids) if chunk.completion is None else chunk.completion - known
     if sent != new:

@@ -9,11 +9,10 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..codec.check import check_plain
 from ..errors import ServerError
-from ..replay.arrays import ReplayArray, TopPReplay
-from ..replay.top_p_rows import TopPRows
+from ..replay import ReplayArray, TopPReplay, TopPRows
 from ..views import thaw
+from .check import check_plain
 from .extras import Extra
 from .finish import FinishReason
 from .lanes import Lane, Mode

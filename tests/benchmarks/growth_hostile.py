@@ -296,8 +296,8 @@ def _late_difference(n: int) -> bytes:
 
 
 def _tail_changes(n: int) -> bytes:
-    """A cumulative text whose last character is another one each time."""
-    return b"".join(_event(i, list(range(i)), text=f'"{"y" * 20_000}{i % 7}"') for i in range(1, n + 1))
+    """A cumulative text that ends in half a character, which the next chunk makes whole."""
+    return b"".join(_event(i, list(range(i)), text=f'"{"y" * 20_000}{"z" * i}\ufffd"') for i in range(1, n + 1))
 
 
 def _empty_lists(n: int) -> bytes:

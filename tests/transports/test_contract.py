@@ -301,7 +301,7 @@ def test_a_stream_is_entered_once_and_read_in_its_block(stack: Stack, server: Fa
             with pytest.raises(RuntimeError, match="entered once"):
                 await stream.__aenter__()
         await stream.aclose()
-        with pytest.raises(RuntimeError, match="was left"):
+        with pytest.raises(RuntimeError, match="is closed"):
             await read(stream)
         with pytest.raises(RuntimeError, match="entered once"):
             await stream.__aenter__()

@@ -1,8 +1,8 @@
-"""What the clients share: a stream, told by its exchange of bytes, and everything around its request.
+"""What the clients share: a stream, which reads bytes from an exchange, and everything around its request.
 
-``exchange`` says what a client must be able to do; ``stream`` carries a request through its attempts to its leaving,
-``update_stream`` reads, ``folding`` holds what came, ``blocking`` does the same without an event loop.  Nothing in here
-knows a client.
+``exchange`` defines what a client must be able to do.  ``stream`` handles a request from the first attempt to the
+close, ``update_stream`` reads, ``folding`` keeps the result, ``blocking`` does the same without an event loop.  No
+module here knows a client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What to send so that a server stops generating, and where to.
 
 ``POST /abort_request`` with ``{"rid": ...}`` (``http_server.abort_request``): the tokenizer manager ignores an id that
-it does not know, and it forgets an id when its client has gone; so the server is told before the response is closed.
+it does not know, and it forgets an id when its client disconnects; so the abort is sent before the response is closed.
 A router takes no such request; its workers do, and ``GET /workers`` names them.
 """
 

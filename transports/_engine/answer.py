@@ -1,4 +1,4 @@
-"""Whether an answer is an event stream at all, and the words for what went wrong with it."""
+"""Whether a response is an event stream, and the error messages if it is not."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def is_stream(head: Head) -> bool:
 
 
 def refused(head: Head, body: bytes, place: str) -> TransportError:
-    """The error for an answer that is not an event stream, or is one whose encoding is not undone."""
+    """The error for an answer that is not an event stream, or that has an unsupported content encoding."""
     try:
         undo = undo_encoding(head.content_encoding)
         body = body if undo is None else undo(body)

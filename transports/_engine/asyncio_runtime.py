@@ -2,7 +2,7 @@
 
 What must not be interrupted a second time while it cleans up runs in one of two ways.  A read runs in its caller's own
 task, driven step by step (:func:`_driven`), since a task for each would cost more than most reads.  What happens once a
-stream runs in a task of its own, which nobody else knows and which is waited for however often the waiting task is
+stream runs in its own task, which no other code knows and which is waited for however often the waiting task is
 cancelled.
 """
 
@@ -296,7 +296,7 @@ async def _outlast(*tasks: asyncio.Future[Any], cancel: bool = False) -> None:
 
 def _anyio_shield() -> AbstractContextManager[object]:
     # A cancelled scope of anyio cancels its task again with every turn of the loop, unless a shield stands between.
-    # Where nobody has imported anyio there are no such scopes.
+    # If anyio is not imported, there are no such scopes.
     anyio = sys.modules.get("anyio")
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 

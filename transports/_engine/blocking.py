@@ -33,7 +33,7 @@ class SyncGenerateStream:
             for update in stream:
                 ...
 
-    Everything is as in :class:`GenerateStream`; times are kept as far as the client's own timeouts go.
+    Everything is as in :class:`GenerateStream`; time limits are as exact as the client's own timeouts.
     """
 
     def __init__(self, client: Client, request: PreparedRequest, options: Options) -> None:
@@ -87,7 +87,7 @@ class SyncGenerateStream:
         _run(self._stream.abort())
 
     def close(self) -> None:
-        """Leave the stream; what ``with`` does at its end.  May be called again."""
+        """Close the stream, as ``with`` does at its end.  May be called again."""
         _run(self._stream.aclose())
 
 
@@ -116,7 +116,7 @@ class _Unsuspended(GenerateStream):
 
 
 class _Blocking:
-    """See :class:`.runtime.Runtime`: nobody cancels, and only the client's own timeouts end anything."""
+    """See :class:`.runtime.Runtime`: nothing is cancelled, and only the client's own timeouts end a wait."""
 
     async def shielded(self, work: Work[T]) -> T:
         return await work()

@@ -1,4 +1,4 @@
-"""Streams read to their end, for callers who want the whole answer and not its course."""
+"""Streams read to their end, for callers who need only the whole answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def collect_stream(stream: GenerateStream) -> dict[int, dict[str, Any]]:
-    """Every output's native response, once all have come."""
+    """Every output's native response, once all are complete."""
     try:
         async with stream:
             async for _ in stream:
@@ -39,7 +39,7 @@ def collect_sync_stream(stream: SyncGenerateStream) -> dict[int, dict[str, Any]]
 
 
 def _attach(error: BaseException, stream: GenerateStream | SyncGenerateStream) -> None:
-    """The partial, also on cancellations and on what is not ours."""
+    """Attach the partial result, also to cancellations and to exceptions that are not ours."""
     with suppress(AttributeError):  # an exception class without room for it
         error.partial = stream.snapshot()  # type: ignore[attr-defined]
 

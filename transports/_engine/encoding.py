@@ -1,7 +1,7 @@
-"""Content encodings that nobody asked for: undone if they are gzip or deflate, refused by name otherwise.
+"""Content encodings that were not requested: gzip and deflate are decompressed, others are refused by name.
 
-One of these makes at most a thousand times as much of a read; others, or several on top of each other, can make
-gigabytes of a few kilobytes (decompression bombs).
+gzip or deflate make a read at most a thousand times larger.  Other or stacked encodings can make gigabytes of a few
+kilobytes (decompression bombs).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _GZIP, _ZLIB, _RAW = 31, zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
 def undo_encoding(name: str) -> Undo | None:
-    """What turns each read of a body into its content; None where there is nothing to undo.
+    """A function that decompresses each read of a body; None if the body is not compressed.
 
     The function raises :class:`ValueError` for bytes that are not of this encoding.
 
     :param name: the value of the ``Content-Encoding`` header.
-    :raises ValueError: an encoding that is not undone here; the message names it.
+    :raises ValueError: an unsupported encoding; the message names it.
     """
     kind = name.strip().lower().removeprefix("x-")
     if kind in ("", "identity"):

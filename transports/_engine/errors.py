@@ -1,4 +1,4 @@
-"""The one error that carrying bytes adds to those of the core."""
+"""The one error that transports add to those of the core."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class TransportError(StreamError, OSError):
-    """The bytes could not be had: connecting, reading, an idle server, or an answer that is not an event stream.
+    """The transport failed: connecting, reading, an idle server, or a response that is not an event stream.
 
-    The client's own exception, if there was one, is the ``__cause__``; where its words hold a secret of the url (user,
-    password, query), an ``OSError`` with the same words without it.
+    The client's own exception, if there was one, is the ``__cause__``; if its message contains a secret of the URL
+    (user, password, query), an ``OSError`` with the same message without it.
 
     :ivar status_code: HTTP status of an answer that was refused; None when there was no answer.
     :ivar body: the first 4096 bytes of that answer.

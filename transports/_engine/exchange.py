@@ -1,4 +1,4 @@
-"""What a client must be able to do to carry a stream: the whole difference between one transport and another.
+"""What a client must be able to do for a stream: everything that differs between transports.
 
 An exchange is one request and its response; it lives from ``open`` to ``close``.  Its methods raise whatever the client
 raises, and ``judge`` says what that means.
@@ -20,7 +20,7 @@ class Exchange(Protocol):
 
     @property
     def fragile(self) -> bool:
-        """A read that is cancelled closes the response, and must be left to clean up by itself."""
+        """A cancelled read closes the response, and its cleanup must not be interrupted."""
         ...
 
     async def open(self, request: PreparedRequest) -> Head:
@@ -32,7 +32,7 @@ class Exchange(Protocol):
         ...
 
     def hurry(self, seconds: float) -> None:
-        """The end must come within so many seconds.  For blocking clients, whose reads nobody else can end."""
+        """The body must end within so many seconds.  For blocking clients, whose reads nothing else can end."""
         ...
 
     def judge(self, error: Exception) -> Verdict:
@@ -42,13 +42,13 @@ class Exchange(Protocol):
     async def close(self) -> bytes:
         """Give the connection back, or close it if the body was not read to its end.
 
-        Returns what the client had received by then and not handed out.  May be repeated.
+        Returns the bytes that the client had received and not returned.  May be called again.
         """
         ...
 
 
 class Client(Protocol):
-    """Makes exchanges, and short requests beside them."""
+    """Makes exchanges and short requests."""
 
     @property
     def gate(self) -> Gate:

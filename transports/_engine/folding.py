@@ -1,8 +1,8 @@
-"""A stream between its bytes and whoever iterates: what has come, what waits to be handed out, and how it ended.
+"""A stream between its bytes and its iteration: the outputs so far, the updates that wait, and how the stream ended.
 
-States: open, then either failed or ended.  Updates that were folded before a failure are handed out before it is
-raised.  This module does no I/O: it is told of bytes, of the end, and of a break; synchronous and asynchronous streams
-share it.
+States: open, then either failed or ended.  Updates that were folded before a failure are returned before it is raised.
+This module does no I/O: its methods get the bytes, the end, or the failure.  Synchronous and asynchronous streams share
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("ssefold.transports")
 class Folding:
     """The receiving end of one ``/generate`` call, over all its attempts.
 
-    :ivar waiting: updates to be handed out; ``handed_out``: one was.
+    :ivar waiting: updates to be returned by the iteration; ``handed_out``: one was returned.
     :ivar complete: all outputs that were asked for have come to their end; whatever the connection does next is no
         failure any more.
     :ivar over: nothing more will come.
@@ -171,7 +171,7 @@ class Folding:
             self._fail(error)
 
     def idled(self, error: TransportError) -> None:
-        """Nothing came for too long.  What came since then, while the server was told to stop, is kept."""
+        """The server was silent for too long.  Bytes that arrive during the abort are kept."""
         if self.failure is None:
             self.ended = False
             self._fail(error)
@@ -198,7 +198,7 @@ class Folding:
         """The ids of what the server may still be generating.
 
         Seen outputs are named by their ``meta_info.id``; those not yet seen by the ids that the server gives them,
-        which with ``n > 1`` nobody knows before they come.
+        which with ``n > 1`` are not known before the first chunk.
         """
         failure = self.failure
         if self.complete or (isinstance(failure, ServerError) and failure.index is None and self._expected == 1):

@@ -1,8 +1,8 @@
-"""A gate that lets a few through at a time, shared by all streams of one client.
+"""A limit on concurrent aborts, shared by all streams of one client.
 
-Hundreds of streams that are cancelled at once all have something to tell the server.  A pool with hundreds of requests
-waiting for a connection spends its time on looking through them (httpcore's looks at every connection for each waiting
-request, after every request), so they wait here, where waiting costs nothing.
+When hundreds of streams are cancelled at once, each sends an abort.  A pool with hundreds of waiting requests spends
+its time on searching them (httpcore checks every connection for each waiting request, after every request).  So the
+aborts wait here, at no cost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _gates: WeakKeyDictionary[object, Gate] = WeakKeyDictionary()
 
 
 def gate_of(client: object) -> Gate:
-    """The client's own gate; a new one where the client can not be remembered."""
+    """The client's own gate; a new one if the client cannot be remembered."""
     try:
         return _gates.setdefault(client, Gate())
     except TypeError:

@@ -1,4 +1,4 @@
-"""Many streams side by side, under one limit; what one of them suffers is its own affair."""
+"""Many streams at a time, under one limit; a stream that fails does not disturb the others."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class StreamResult:
-    """How one stream fared.
+    """The result of one stream.
 
     :ivar stream: the stream itself.
-    :ivar started: its request was sent; False for those that an abort overtook.
+    :ivar started: its request was sent; False if ``abort_when`` became true before.
     :ivar done: it has ended, well or not.
-    :ivar error: what it failed with, or None.
-    :ivar aborted: it was under way when ``abort_when`` said so; ``outputs`` has what came.  An output may have come to
-        its own end before the server knew: its ``finish_reason`` says so.
+    :ivar error: the exception it failed with, or None.
+    :ivar aborted: it was running when ``abort_when`` became true; ``outputs`` has its tokens.  An output may have
+        finished before the server handled the abort: its ``finish_reason`` says so.
     """
 
     __slots__ = ("aborted", "done", "error", "started", "stream")
@@ -38,16 +38,16 @@ class StreamResult:
 
     @property
     def outputs(self) -> Mapping[int, Accumulator]:
-        """What came, by index."""
+        """The outputs so far, by index."""
         return self.stream.outputs
 
     @property
     def responses(self) -> dict[int, dict[str, Any]]:
-        """What came, as ``stream: false`` would give it."""
+        """The outputs so far, in the form of ``stream: false``."""
         return {index: output.native_response() for index, output in self.outputs.items()}
 
     def snapshot(self) -> dict[int, Snapshot]:
-        """A frozen copy of what came."""
+        """A frozen copy of the outputs so far."""
         return self.stream.snapshot()
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ AbortWhen = Callable[[Sequence[StreamResult]], bool]
 async def gather(
     streams: Iterable[GenerateStream], *, limit: int, abort_when: AbortWhen | None = None
 ) -> list[StreamResult]:
-    """Run streams that were not entered yet, at most ``limit`` at once, and return how each fared, in their order.
+    """Run streams that were not entered yet, at most ``limit`` at once, and return their results, in their order.
 
     A stream that fails leaves its :class:`~ssefold.StreamError` in ``error`` and the others alone.
 
@@ -127,7 +127,7 @@ class _Gathering:
             self._news.set()
 
     async def _watch(self) -> None:
-        """Abort when it is time to; a task of its own, since it may have to cancel any other."""
+        """Abort when ``abort_when`` is true; in its own task, because it may have to cancel any other."""
         await self._news.wait()
         if self._aborting:
             await self._runtime.run_all([self._aborter(result, scope) for result, scope in self._scopes.items()])

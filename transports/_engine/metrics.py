@@ -1,4 +1,4 @@
-"""What a stream's course looked like, in numbers; a clock's readings come in, no clock is known here."""
+"""Times and counts of one stream; the caller passes the clock's readings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StreamMetrics:
             if known is None:
                 known = self._known[update.index] = [0, 0.0]
             end, last = known
-            # An update that replaces repeats what came before: only what goes beyond it is new.
+            # An update that replaces repeats earlier tokens: only those after them are new.
             new_end = update.start + len(update.token_ids)
             if new_end > end:
                 self.tokens += int(new_end - end)

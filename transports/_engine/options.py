@@ -22,8 +22,8 @@ class FoldOptions(TypedDict, total=False):
     :ivar mode: the server's ``--incremental-streaming-output`` flag, if it is known; ``"auto"`` finds out.
     :ivar on_bad_json: ``"raise"``, or ``"skip"`` payloads that are not JSON.
     :ivar max_event_size: bytes that one event may have.
-    :ivar idle_timeout: seconds without a byte, also before the first one, after which the stream has failed.  Comments
-        count as life.  None: as long as the client itself waits.
+    :ivar idle_timeout: seconds without a byte, also before the first one, after which the stream fails.  Comments are
+        bytes, too.  None: the client's own timeouts apply.
     :ivar on_event: called with a name and data when something happens (``docs/observability.md``).
     :ivar fast_path: False: every payload is parsed and planned in full.  For comparison, when a result looks wrong.
     """
@@ -42,10 +42,10 @@ class GenerateOptions(FoldOptions, total=False):
     :ivar headers: sent with the request and with what aborts it.  ``Accept``, ``Accept-Encoding`` and ``Content-Type``
         are ours.
     :ivar rid: the request's id; default: the payload's own, or 32 random hexadecimal digits.
-    :ivar on_cancel: how the server is told that nobody listens any more: by the closed connection alone, by ``POST
-        /abort_request`` beside the request's url (``"direct"``), or on each worker that ``GET /workers`` names
-        (``"router"``).
-    :ivar abort_timeout: seconds that telling the server and closing the response may take.
+    :ivar on_cancel: how the server is stopped when the stream is left early: only by closing the connection
+        (``"disconnect"``), by ``POST /abort_request`` to the same server (``"direct"``), or to each worker that ``GET
+        /workers`` lists (``"router"``).
+    :ivar abort_timeout: seconds that the abort and the closing of the response may take.
     :ivar retries: how often to try again when no connection is had or the server sheds the request with 503, as long as
         no update has come.
     """
@@ -103,7 +103,7 @@ class Options:
 
 
 def checked(options: Mapping[str, Any]) -> Options:
-    """What a caller gave, with defaults.
+    """The caller's options, with defaults.
 
     :raises TypeError: an option that does not exist.
     :raises ValueError: a value that makes no sense.

@@ -29,7 +29,7 @@ class PreparedRequest:
     :ivar own_headers: the caller's own and ours, for other servers (a router's workers).
     :ivar rids: the ids that the server will know the prompts by, in their order (``io_struct._normalize_rid``).
     :ivar expected: how many outputs the answer has; None where the payload does not tell.
-    :ivar samples: ``n``: with more than one, the server makes up ids of its own.
+    :ivar samples: ``n``: with more than one, the server makes its own ids.
     """
 
     url: str = field(repr=False)
@@ -57,7 +57,7 @@ def prepare(
     """Read url and payload.
 
     :raises ValueError: the url has no host where one should be.
-    :raises PayloadError: the payload is not an object, can not be written as JSON, or its ``rid``, ``input_ids`` or
+    :raises PayloadError: the payload is not an object, cannot be written as JSON, or its ``rid``, ``input_ids`` or
         ``sampling_params.beam_width`` is of a wrong type.
     """
     if not isinstance(payload, Mapping):
@@ -108,7 +108,7 @@ def _encode(payload: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(payload, separators=(",", ":"), allow_nan=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise PayloadError(f"the payload can not be written as JSON: {error}") from error
+        raise PayloadError(f"the payload cannot be written as JSON: {error}") from error
 
 
 def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -117,7 +117,7 @@ def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _prompts(payload: Mapping[str, Any]) -> int | None:
-    """Number of prompts of a batch; None for a single one; 0 where it can not be told."""
+    """Number of prompts of a batch; None for a single one; 0 if unknown."""
     if "input_embeds" in payload:
         return 0
     ids = payload.get("input_ids")

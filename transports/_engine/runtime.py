@@ -1,7 +1,7 @@
 """What streams need of the library that runs them: asyncio and trio under one set of names.
 
 Cancelling is where they differ most.  On trio a scope shields what must not be interrupted.  On asyncio ``Task.cancel``
-reaches a task at whatever it waits for, also a second time, in the middle of the cleaning up that the first time began.
+reaches a task at whatever it waits for, also a second time, in the middle of the cleanup after the first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""One ``/generate`` call: attempts, the server's side of aborting, and the order of leaving.
+"""One ``/generate`` call: attempts, aborts, and the steps of closing, in order.
 
-Reading is the base class's matter, bytes and their meaning :class:`.folding.Folding`'s, a client's peculiarities its
-exchange's.
+The base class reads, :class:`.folding.Folding` folds the bytes, the exchange handles what is special about a client.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ class GenerateStream(UpdateStream):
                 ...
 
     Entering sends the request; leaving, in whatever way, closes the response exactly once and, unless all outputs are
-    complete, frees the server as ``on_cancel`` says.  What came stays readable afterwards.
+    complete, frees the server as ``on_cancel`` says.  The partial result stays readable afterwards.
 
     :raises TransportError: on entering, and while iterating.
-    :raises StreamError: while iterating, after the updates before it; ``.partial`` has what came.
+    :raises StreamError: while iterating, after the updates before it; ``.partial`` has the partial result.
     """
 
     def __init__(self, client: Client, request: PreparedRequest, options: Options) -> None:
@@ -62,7 +61,7 @@ class GenerateStream(UpdateStream):
 
     @property
     def abort_timeout(self) -> float:
-        """Seconds that telling the server and closing may take."""
+        """Seconds that the abort and the closing may take."""
         return self._options.abort_timeout
 
     async def __aenter__(self) -> Self:
@@ -81,9 +80,9 @@ class GenerateStream(UpdateStream):
     async def abort(self) -> None:
         """Ask the server to stop, and read on to the terminal chunk, which alone carries the replay arrays.
 
-        The updates that still come are handed out by the iteration as usual; ``outputs`` has them at once.  Asks
-        directly, or through the router if ``on_cancel`` says so.  May be called from another task than the one that
-        iterates.
+        The iteration returns the remaining updates as usual; ``outputs`` has them immediately.  The abort goes to the
+        server, or to the router's workers with ``on_cancel="router"``.  Another task than the iterating one may call
+        it.
 
         :raises TransportError: the server could not be asked.
         :raises StreamError: the stream failed on its way to the end.
@@ -196,7 +195,7 @@ class GenerateStream(UpdateStream):
                 self._folding.emit("abort_failed", ids=tuple(untold), error=refusal)
 
     async def _free(self) -> list[str]:
-        """Tell the server, once, to stop what it may still be generating; returns the ids that it was not told."""
+        """Ask the server, once, to stop what it may still be generating; returns the ids without an abort."""
         if self._untold is None:
             self._folding.hold_events()
             ids = self._folding.ids_to_abort() if self._may_run and self._options.on_cancel != "disconnect" else []
@@ -207,7 +206,7 @@ class GenerateStream(UpdateStream):
         return self._untold
 
     async def _tell_in_time(self, ids: list[str], timeout: float, *, patience: float) -> TransportError | None:
-        """Tell the server; returns what went wrong, if something did."""
+        """Send the abort; returns the error, if there was one."""
         failures: list[TransportError] = []
 
         async def tell() -> None:
@@ -252,5 +251,5 @@ class GenerateStream(UpdateStream):
 
     def _too_late(self) -> TransportError:
         return TransportError(
-            f"{self._place} could not be told to stop within abort_timeout={self._options.abort_timeout} s"
+            f"{self._place} did not answer the abort within abort_timeout={self._options.abort_timeout} s"
         )

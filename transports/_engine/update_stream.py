@@ -1,7 +1,7 @@
-"""Reading an exchange to its end, update by update: what every asynchronous stream is, wherever its bytes come from.
+"""Reading an exchange to its end, update by update: the base of every asynchronous stream.
 
-One read is under way at a time, whoever asked for it; a cancellation that interrupts it leaves what came readable.
-Requests, attempts and servers are unknown here.
+Only one read runs at a time, whichever task asked for it; a cancellation of it keeps the outputs readable.  This module
+knows no requests, attempts or servers.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class UpdateStream:
             async for update in stream:
                 ...
 
-    Leaving the block, in whatever way, closes the source exactly once.  What came stays readable afterwards.
+    Leaving the block, in any way, closes the source exactly once.  The partial result stays readable afterwards.
 
-    :raises StreamError: while iterating, after the updates before it; ``.partial`` has what came.
+    :raises StreamError: while iterating, after the updates before it; ``.partial`` has the partial result.
     """
 
     def __init__(self, folding: Folding, options: Options, place: str, url: str = "") -> None:
@@ -56,7 +56,7 @@ class UpdateStream:
         self._read_waiters: list[Event] = []
         self._before_cancelling: Work[object] | None = None
 
-    # ---- what came
+    # ---- the outputs
 
     @property
     def outputs(self) -> Mapping[int, Accumulator]:
@@ -83,7 +83,7 @@ class UpdateStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave the stream; what ``async with`` does at its end.  May be called again."""
+        """Close the stream, as ``async with`` does at its end.  May be called again."""
         if self._released:
             return
         self._released = True
@@ -160,7 +160,7 @@ class UpdateStream:
             self._folding.received(data if self._undo is None else self._undo(data))
 
     def _keep(self, data: bytes) -> None:
-        """What was read by a read that was cancelled."""
+        """Keep the bytes of a cancelled read."""
         self._kept = True
         self._received(data)
 
@@ -184,7 +184,7 @@ class UpdateStream:
         """Only the end of the body is missing: the connection can be used again if it comes, and is closed if not."""
         exchange, folding, timeout = self._open_exchange, self._folding, self._options.abort_timeout
         if self._released:
-            raise RuntimeError("the stream was left; what came is in .outputs")
+            raise RuntimeError("the stream is closed; .outputs has what arrived")
         self._reading = True
 
         async def read() -> None:

@@ -21,13 +21,13 @@ def printable_url(url: object) -> str:
     scheme, slashes, authority, path = (part or "" for part in found.groups())
     host = authority.rpartition("@")[2]
     if not _HOST.fullmatch(host):
-        # A password with a slash or a question mark in it: nobody can tell where it ends.
+        # A password with a slash or a question mark in it: its end cannot be found.
         return f"{scheme}{slashes}(invalid url)"
     return scheme + slashes + host + path
 
 
 def without_urls(text: str, *urls: object) -> str:
-    """Somebody else's words, with every url in them made printable, and the queries of ``urls`` taken out."""
+    """A foreign message with every URL in it made printable, and without the queries of ``urls``."""
     text = _IN_TEXT.sub(lambda found: printable_url(found[0]), text)
     for url in urls:
         for secret in re.split(r"[?#]", str(url))[1:]:

@@ -1,6 +1,6 @@
-"""Streams over anyio's own sockets with h11, on asyncio and trio; and ``decode`` for bytes that come from elsewhere.
+"""Streams over anyio's own sockets with h11, on asyncio and trio; and ``decode`` for bytes from another source.
 
-A request has a connection of its own, which is closed with it: no pool, no proxy, nothing else to configure than TLS.
+Each request opens its own connection and closes it: no pool, no proxy, and only TLS to configure.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ async def collect(
 ) -> dict[int, dict[str, Any]]:
     """The answer as ``stream: false`` would give it, by output index.
 
-    :raises StreamError: with what came in ``.partial``; a cancellation gets a ``.partial`` as well.
+    :raises StreamError: with the partial result in ``.partial``; a cancellation gets a ``.partial``, too.
     """
     return await collect_stream(generate(url, payload, ssl_context=ssl_context, **options))
 
 
 def decode(byte_stream: ByteReceiveStream | ObjectReceiveStream[bytes], **options: Unpack[FoldOptions]) -> UpdateStream:
-    """The updates of a ``/generate`` body that comes out of any anyio byte or object stream.
+    """The updates of a ``/generate`` body from any anyio byte or object stream.
 
-    Iterate it as it is, or in ``async with``, which closes ``byte_stream`` at its end.
+    Iterate over it directly, or in ``async with``, which closes ``byte_stream`` at its end.
 
     :param options: :class:`FoldOptions`.
     :raises ValueError: an option makes no sense.

@@ -18,7 +18,7 @@ _DIALECTS = {
     "generated_text": "Text Generation Inference",
 }
 _IN_A_SHELL = (
-    (re.compile(r"; what came is in \.partial and can be resumed"), ""),
+    (re.compile(r"; resume from \.partial"), ""),
     (re.compile(r"[Ss]et mode='(\w+)' or mode='(\w+)'"), r"try --mode \1 or --mode \2"),
     (re.compile(r"[Ss]et mode='(\w+)' or '(\w+)'"), r"try --mode \1 or --mode \2"),
     (re.compile(r"mode='(\w+)'"), r"--mode \1"),
