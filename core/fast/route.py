@@ -62,7 +62,8 @@ class FastPath:
                 if len(self._reads) > _MANY_READS:
                     self._front += b"".join(self._reads)
                     self._reads = []
-                return b"" if self._kept <= self._max_size else self.release()
+                # The two line ends of the frame are still to come.
+                return b"" if self._kept + 2 <= self._max_size else self.release()
             if at < 0 or not matcher.is_at_end or self._kept + at - begin > self._max_size:
                 break
             update = matcher.finish()

@@ -40,7 +40,7 @@ def payloads(chance: random.Random) -> list[bytes]:
 
 
 def adorned(chance: random.Random, events: list[bytes]) -> list[bytes]:
-    """The payloads with what gateways and plugins add: a changing time stamp, lists of their own, other spelling."""
+    """The payloads with what gateways and plugins add: a time stamp that changes, lists, another spelling."""
     if chance.random() < 0.5:
         return events
     stamp, lists, form = chance.random() < 0.5, chance.random() < 0.3, chance.randrange(6)

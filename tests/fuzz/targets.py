@@ -8,6 +8,7 @@ seeds and findings through the same functions.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ from ssefold.fold.payload import parse_payload
 from ssefold.replay import decode_int32
 from tests.core.reference import Reference
 from tests.core.sse.reference import interpret
+from tests.fuzz.differ import compare
 from tests.fuzz.mutate import mutated
 
 _MOST_CUT = 4096
@@ -53,8 +55,9 @@ def decoder(data: bytes) -> None:
 
 
 def streams(data: bytes) -> None:
-    """The same for real streams in which a few things were changed, as ``data`` says; small ones go short ways, too."""
+    """The same for real streams in which a few things were changed, as ``data`` says; and for both paths."""
     decoder(mutated(data[1:]))
+    compare(random.Random(data))
 
 
 def chunks(data: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ssefold import GenerateDecoder, PayloadError, ProtocolError, ServerError, StreamError, Update
+from ssefold import EventTooLargeError, GenerateDecoder, PayloadError, ProtocolError, ServerError, StreamError, Update
 from tests.core.by_hand import Folded, each_byte, fold
 
 
@@ -176,7 +176,7 @@ def test_an_update_comes_with_the_read_that_ends_its_event() -> None:
 
 
 def test_lists_that_end_in_odd_places_take_no_time() -> None:
-    """Six lists took nine seconds: each bracket in a list was tried as its end, and so in the next list."""
+    """Each bracket in a list was tried as its end, and then in the next list: nine lists took for ever."""
 
     def sent(count: int, text: str, filler: str) -> bytes:
         lists = {f"l{at}": [[[0]] * 100] for at in range(9)}
@@ -283,3 +283,28 @@ def test_broken_text_goes_no_way() -> None:
     for text in (b"\xff", b"\xc3", b"\\ud800", b"\\x", b'\\"\\', b"\x01"):
         folded = every_cut([*events, events[3].replace(b'"a"', b'"%s"' % text).replace(b"4", b"5")])
         assert isinstance(folded.error, PayloadError)
+
+
+def test_an_event_that_grows_too_large_is_refused_in_the_same_read() -> None:
+    """Its text goes on by so much that ids which are known stand beyond the bound; two bytes more were kept."""
+
+    def sent(text: str, count: int) -> bytes:
+        return event(chunk(count, text=text, output_ids=list(range(1, count + 1))))
+
+    known = [sent("a" * 10, count) for count in (200, 201, 202)]
+    last = sent("a" * 400, 203)
+    most = 500
+    for cut in range(most, most + 20):
+        refused: list[int] = []
+        for fast_path in (True, False):
+            decoder = GenerateDecoder(fast_path=fast_path, max_event_size=len(known[-1]))
+            for one in known:
+                decoder.feed(one)
+            reads = [last[: len(known[-1]) - most + cut], last[len(known[-1]) - most + cut :]]
+            for at, read in enumerate(reads):
+                try:
+                    decoder.feed(read)
+                except EventTooLargeError:
+                    refused.append(at)
+        assert len(refused) in (2, 4)
+        assert refused[: len(refused) // 2] == refused[len(refused) // 2 :]

@@ -17,11 +17,10 @@ MOST = 8
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Payloads that were parsed in full so far."""
     seen: list[bytes] = []
-    parse = parse_payload
 
     def counting(payload: bytes) -> dict[str, object]:
         seen.append(payload)
-        return parse(payload)
+        return parse_payload(payload)
 
     monkeypatch.setattr("ssefold.outputs.parse_payload", counting)
     return seen
