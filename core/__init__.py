@@ -21,11 +21,9 @@ from .errors import (
     StreamError,
 )
 from .fold.finish import FinishReason
-from .replay.arrays import ReplayArray, ReplayRows, TopPReplay
+from .replay import ReplayArray, ReplayRows, TopPReplay
 from .snapshot import Snapshot
-from .sse.encode import encode_event
-from .sse.event import ServerSentEvent
-from .sse.parser import SSEParser
+from .sse import ServerSentEvent, SSEParser, encode_event
 from .update import Update
 
 __all__ = [

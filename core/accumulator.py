@@ -20,7 +20,7 @@ from .fold.native import native_response, text_of
 from .fold.plan import plan_chunk
 from .fold.request import check_repeat
 from .fold.state import OutputState
-from .replay.arrays import ReplayArray, TopPReplay
+from .replay import ReplayArray, TopPReplay
 from .snapshot import Snapshot
 from .update import Update
 from .views import Floats, Ints, copy_json, freeze

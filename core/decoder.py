@@ -18,8 +18,7 @@ from .fast import FastPath
 from .fold.lanes import Mode
 from .outputs import Outputs, are_events, no_blank_lines
 from .snapshot import Snapshot
-from .sse.lines import as_bytes
-from .sse.parser import SSEParser
+from .sse import SSEParser, as_bytes
 from .update import Update
 
 _MAX_EVENT_SIZE = 256 * 2**20

@@ -13,7 +13,7 @@ from .errors import PayloadError, ProtocolError, ServerError, StreamError
 from .fast import FastPath
 from .fold import BadJSONError, Mode, failure_of, parse_payload, server_error
 from .limits import MAX_OUTPUTS
-from .sse.event import ServerSentEvent
+from .sse import ServerSentEvent
 from .update import Update
 
 DONE = b"[DONE]"

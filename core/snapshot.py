@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .codec.pack import pack, unpack
+from .codec import pack, unpack
 from .errors import SnapshotError, StreamError
 from .fold.native import text_of
 from .fold.state import OutputState
@@ -18,7 +18,7 @@ from .views import Floats, Ints, freeze
 if TYPE_CHECKING:
     from .errors import ServerError
     from .fold.finish import FinishReason
-    from .replay.arrays import ReplayArray, TopPReplay
+    from .replay import ReplayArray, TopPReplay
 
 _KIND = "output"
 

@@ -14,7 +14,7 @@ from .views import freeze, thaw
 
 if TYPE_CHECKING:
     from .fold.finish import FinishReason
-    from .replay.arrays import ReplayArray, TopPReplay
+    from .replay import ReplayArray, TopPReplay
 
 
 class Update(tuple[Any, ...]):

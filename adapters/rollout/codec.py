@@ -10,7 +10,7 @@ from array import array
 from typing import Any
 
 from ssefold import FinishReason, ReplayRows, SnapshotError, TopPReplay
-from ssefold.codec.pack import pack, unpack
+from ssefold.codec import pack, unpack
 from ssefold.views import thaw
 
 from .call import Call, WeightSpan

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..fold import OutputState
-from ..sse.lines import end_of
+from ..sse import end_of
 from ..update import Update
 from .match import Matcher
 
@@ -71,7 +71,7 @@ class FastPath:
             updates.append(update)
             begin = at
             if self._kept:
-                self.release()
+                self._drop()
         if self._kept:
             return self.release() + data[begin:]
         return data[begin:]
@@ -79,8 +79,11 @@ class FastPath:
     def release(self) -> bytes:
         """Give out what is kept."""
         kept = b"".join((self._front, *self._reads))
-        self._front, self._reads, self._kept = bytearray(), [], 0
+        self._drop()
         return kept
+
+    def _drop(self) -> None:
+        self._front, self._reads, self._kept = bytearray(), [], 0
 
     def fold(self, payload: bytes) -> Update | None:
         """What a payload adds to its output; None if the full path must say."""

@@ -108,7 +108,7 @@ class Template:
         self.is_single: bool = (
             re.fullmatch(_ONE_ROW % re.escape(contents.get(IDS, b"?")), contents.get(ROWS, b"")) is not None
             and list(contents).index(IDS) < list(contents).index(ROWS)
-            and not any(slot.grows and slot.role != TEXT for slot in slots)
+            and not self.growing
             and LIST not in contents
         )
         lists = (LIST,) if self.is_single else (IDS, ROWS, LIST)

@@ -66,7 +66,7 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
                 return None
             rows = loads(b"[%s]" % raw)
             plain = plain_columns(rows)
-            width = state.row_width if not rows else 3
+            width = 3 if rows else state.row_width
             if plain is not None:
                 ids, logprobs = plain
             elif rows:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from ..replay.top_p_rows import TopPRows
+from ..replay import TopPRows
 from ..update import Update
 from ..views import Floats
 from .chunk import Chunk
@@ -20,6 +20,7 @@ from .state import Form, OutputState
 
 # In C all the way: a Python frame per update would cost more than its fields.
 _new_update = tuple.__new__
+_NOT_ALIGNED = Extra()
 
 
 def commit(state: OutputState, chunk: Chunk, plan: Plan) -> Update:
@@ -141,14 +142,16 @@ def _add_tokens(
 
 
 def _add_entries(state: OutputState, meta: dict[str, Any], step: ExtraStep) -> None:
-    extra = state.extras.setdefault(step.name, Extra(step.lane, []))
-    extra.lane = step.lane
-    if step.new is None or extra.items is None:
-        extra.items = None
+    extra = state.extras.get(step.name)
+    items = [] if extra is None else extra.items
+    if step.new is None or items is None:
+        # There can be many lists that are not aligned with the tokens, so they share an object.
+        state.extras[step.name] = _NOT_ALIGNED if step.lane is None else Extra(step.lane)
         return
-    if not extra.items:
+    if not items:
         state.meta.pop(step.name, None)  # an empty list, which said nothing of what it is
-    extra.items.extend(step.new)
+    items.extend(step.new)
+    state.extras[step.name] = Extra(step.lane, items)
     meta[step.name] = step.new
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ..errors import ProtocolError
 from ..limits import MAX_TOKENS
-from ..replay.arrays import ReplayArray, TopPReplay
+from ..replay import ReplayArray, TopPReplay
 from .chunk import Chunk
 from .extras import ExtraStep, plan_extras
 from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together

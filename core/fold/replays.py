@@ -14,8 +14,7 @@ from sys import byteorder
 from typing import Any
 
 from ..errors import ReplayError
-from ..replay.arrays import ReplayArray, TopPReplay
-from ..replay.int32 import decode_int32
+from ..replay import ReplayArray, TopPReplay, decode_int32
 from .state import OutputState
 
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))

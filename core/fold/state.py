@@ -9,11 +9,10 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..codec.check import check_plain
 from ..errors import ServerError
-from ..replay.arrays import ReplayArray, TopPReplay
-from ..replay.top_p_rows import TopPRows
+from ..replay import ReplayArray, TopPReplay, TopPRows
 from ..views import thaw
+from .check import check_plain
 from .extras import Extra
 from .finish import FinishReason
 from .lanes import Lane, Mode
@@ -143,7 +142,7 @@ class OutputState:
         twin.row_texts = None if self.row_texts is None else list(self.row_texts)
         twin.text = TextLane.from_state(self.text.state())
         twin.extras = {
-            name: Extra(extra.lane, None if extra.items is None else list(extra.items))
+            name: extra if extra.items is None else Extra(extra.lane, list(extra.items))
             for name, extra in self.extras.items()
         }
         twin.meta = dict(self.meta)

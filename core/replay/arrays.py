@@ -1,8 +1,8 @@
 """Replay arrays: what the sampler kept (top-p rows) and where the router sent each token (routed experts).
 
-A trainer replays both, so a row that is off by one is a wrong gradient.  All arrays are checked when they are created;
-what does not fit is a :class:`~ssefold.ReplayError` with the numbers.  This module knows the arrays and their rules,
-and nothing of chunks, lanes or the fields around them; ``int32.py`` knows the encodings.
+A trainer replays both, so a row that is off by one is a wrong gradient: everything is checked when it is made, and what
+does not fit is a :class:`~ssefold.ReplayError` with the numbers.  This module knows the arrays and their rules, and
+nothing of chunks, lanes or the fields around them; ``int32.py`` knows the encodings.
 """
 
 from __future__ import annotations
@@ -16,15 +16,25 @@ from typing import Any, NoReturn
 from ..errors import ReplayError
 from .int32 import INT32_MAX, decode_int32, has_negative, little_endian, shown
 
-__all__ = ["ReplayArray", "ReplayRows", "TopPReplay", "decode_int32"]
-
 # Counts of tokens, rows and layers: what a 64-bit server can count.
 _MAX_COUNT = 2**63 - 1
 # Numbers a token; 256 layers of an indexer's 2,048 are half a million.
 _MAX_ROW = 2**24
 
 
-class TopPReplay:
+class _Frozen:
+    """Its fields are set once, by ``object.__setattr__``."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be deleted")
+
+
+class TopPReplay(_Frozen):
     """The token ids that top-p sampling kept, per output token; immutable, hashable, picklable.
 
     Row ``i`` is ``token_ids[offsets[i]:offsets[i + 1]]``, ordered by falling probability.  The sampled id may be
@@ -33,7 +43,7 @@ class TopPReplay:
     ``docker/patch/v0.5.15.post1/sglang-top_p.patch``, ``meta_info.top_p_token_ids`` and
     ``meta_info.top_p_token_offsets`` of the terminal chunk.
 
-    :param token_ids: any form that :func:`decode_int32` takes; nested lists may be ragged, as ``offsets`` says how.
+    :param token_ids: any form that :func:`decode_int32` takes.
     :param offsets: the same, flat; ``rows + 1`` numbers that start at 0, never fall and end at ``len(token_ids)``.
     :ivar token_ids: shape ``(n,)``, int32, read-only.
     :ivar offsets: shape ``(rows + 1,)``, int32, read-only.
@@ -46,7 +56,7 @@ class TopPReplay:
     offsets: memoryview
 
     def __init__(self, token_ids: Any, offsets: Any) -> None:
-        ids = decode_int32(token_ids, field="top_p_token_ids", ragged=True)
+        ids = decode_int32(token_ids, field="top_p_token_ids")
         bounds = decode_int32(offsets, field="top_p_token_offsets")
         if ids is None or bounds is None:
             missing = "top_p_token_ids" if ids is None else "top_p_token_offsets"
@@ -118,21 +128,15 @@ class TopPReplay:
     def __reduce__(self) -> tuple[Any, ...]:
         return TopPReplay, (little_endian(self.token_ids), little_endian(self.offsets))
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"TopPReplay is immutable: {name} cannot be set")
 
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"TopPReplay is immutable: {name} cannot be deleted")
-
-
-class ReplayArray:
+class ReplayArray(_Frozen):
     """The router's choices (``routed_experts``) or the indexer's (``indexer_topk``); immutable, hashable, picklable.
 
     The wire carries the numbers without a shape; :meth:`reshape` finds it from the counts.  -1 marks a masked row in
     recent servers and is passed through.  Source in SGLang: ``state_capturer/routed_experts.py`` and
     ``_maybe_collect_routed_experts`` of the scheduler.
 
-    :param values: any form that :func:`decode_int32` takes; nested lists must be regular.
+    :param values: any form that :func:`decode_int32` takes.
     :param field: the field's name for messages.
     :ivar values: shape ``(n,)``, int32, read-only: ``numpy.frombuffer(array.values, numpy.int32)`` copies nothing.
     :raises ReplayError: not an int32 array.
@@ -202,12 +206,6 @@ class ReplayArray:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_array, (little_endian(self.values), self.field)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"ReplayArray is immutable: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"ReplayArray is immutable: {name} cannot be deleted")
 
 
 class ReplayRows:

@@ -3,7 +3,7 @@
 SGLang sends replay arrays as standard padded base64 of little-endian int32 without shape or dtype
 (``managers/detokenizer_manager.py::_b64_encode_per_request``; slime's image: ``_b64_encode_int32``); slime's own
 decoder (``slime/utils/misc.py::decode_int32_meta_array``) also takes lists and bytes.  All of these come in here, and
-one thing comes out.  This module knows no field and no shape: what the numbers mean is the business of ``replay.py``.
+one thing comes out.  This module knows no field and no shape: what the numbers mean is the business of ``arrays.py``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..errors import ReplayError
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 
-# (rows, layers, top_k) is the deepest array there is; one level more is a batch axis.
-_MAX_NESTING = 4
+# (rows, layers, top_k) is the deepest array there is.
+_MAX_NESTING = 3
 _LITTLE_ENDIAN = sys.byteorder == "little"
 _EMPTY = memoryview(b"").cast("i")
 _INTEGER_FORMATS = frozenset("bBhHiIlLqQnN")
@@ -33,14 +33,13 @@ _NATIVE_INT32 = ("i", "=i", "<i" if _LITTLE_ENDIAN else ">i")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 
 
-def decode_int32(value: Any, *, field: str, ragged: bool = False) -> memoryview | None:
+def decode_int32(value: Any, *, field: str) -> memoryview | None:
     """Decode one array of the wire.
 
     :param value: standard padded base64 (``str``) or raw bytes (``bytes``, ``bytearray``, ``memoryview`` of bytes),
-        both of little-endian int32; an integer buffer (``array``, NumPy) in native order; a flat or nested list of
-        ints; None.
+        both of little-endian int32; an integer buffer (``array``, NumPy) in native order; a list of ints, flat or of
+        two or three regular levels; None.
     :param field: name of the field for messages.
-    :param ragged: take nested lists whose rows differ in length.
     :returns: shape ``(n,)``, format ``"i"`` (int32, native order), read-only.  Backed by the bytes that base64 decoding
         made, or by the caller's ``bytes``, without a copy; whatever the caller could still change is copied.  None for
         None; ``""`` is zero elements, which is how SGLang writes an array without rows.
@@ -58,12 +57,12 @@ def decode_int32(value: Any, *, field: str, ragged: bool = False) -> memoryview 
         raise ReplayError(f"{field} is a buffer that cannot be read: {error}") from None
     except TypeError:
         if issubclass(type(value), Sequence):
-            return _from_list(value, field, ragged)
+            return _from_list(value, field)
         raise ReplayError(
             f"{field} is {_kind(value)}: expected base64 text, bytes, a list of integers or an int32 buffer"
             " (of a torch tensor: tensor.cpu().numpy())"
         ) from None
-    return _from_buffer(buffer, field, raw=isinstance(value, memoryview), ragged=ragged)
+    return _from_buffer(buffer, field, raw=isinstance(value, memoryview))
 
 
 def little_endian(values: memoryview) -> bytes:
@@ -134,7 +133,7 @@ def _from_bytes(raw: bytes, field: str) -> memoryview:
     return memoryview(raw if _LITTLE_ENDIAN else _swapped(raw)).cast("i")
 
 
-def _from_buffer(buffer: memoryview, field: str, *, raw: bool, ragged: bool) -> memoryview:
+def _from_buffer(buffer: memoryview, field: str, *, raw: bool) -> memoryview:
     code = buffer.format.removeprefix("@")
     if buffer.ndim == 0:
         raise ReplayError(f"{field} is a single number: expected an array of int32")
@@ -152,30 +151,37 @@ def _from_buffer(buffer: memoryview, field: str, *, raw: bool, ragged: bool) -> 
         raise ReplayError(
             f"{field} is a buffer of format {buffer.format!r}: expected native int32 (NumPy: array.astype('int32'))"
         )
-    return _from_list(buffer.tolist(), field, ragged)
+    return _from_list(buffer.tolist(), field)
 
 
-def _from_list(value: Sequence[Any], field: str, ragged: bool) -> memoryview:
-    level: Sequence[Any] = value if isinstance(value, (list, tuple)) else list(value)
-    seen: set[int] = {id(value)}
-    for _ in range(_MAX_NESTING):
-        types = set(map(type, level))
-        if types <= {int}:
-            return from_ints(level, field)
-        if not all(issubclass(kind, Sequence) and not issubclass(kind, (str, bytes, bytearray)) for kind in types):
-            return from_ints(_integers(level, field), field)
-        identities = set(map(id, level))
-        if not seen.isdisjoint(identities):
-            raise ReplayError(f"{field} is a list that contains itself: expected integers")
-        seen |= identities
-        lengths = set(map(len, level))
-        if len(lengths) > 1 and not ragged:
+def _from_list(value: Sequence[Any], field: str) -> memoryview:
+    depth, first = 1, _first(value)
+    while _is_list(type(first)):
+        depth += 1
+        if depth > _MAX_NESTING:
             raise ReplayError(
-                f"{field} is ragged: rows of {min(lengths)} to {max(lengths)} elements stand side by side,"
-                " all must be alike"
+                f"{field} is nested more than {_MAX_NESTING} deep: at most (rows, layers, top_k) is expected"
+            )
+        first = _first(first)
+    level: Sequence[Any] = value if isinstance(value, (list, tuple)) else list(value)
+    for _ in range(depth - 1):
+        if not all(map(_is_list, set(map(type, level)))):
+            break
+        lengths = set(map(len, level))
+        if len(lengths) > 1:
+            raise ReplayError(
+                f"{field} is ragged: its rows have {min(lengths)} to {max(lengths)} elements, all must be alike"
             )
         level = list(chain.from_iterable(level))
-    raise ReplayError(f"{field} is nested more than {_MAX_NESTING} deep: at most (rows, layers, top_k) is expected")
+    return from_ints(level if set(map(type, level)) <= {int} else _integers(level, field), field)
+
+
+def _first(value: Sequence[Any]) -> Any:
+    return value[0] if len(value) else None
+
+
+def _is_list(kind: type) -> bool:
+    return issubclass(kind, Sequence) and not issubclass(kind, (str, bytes, bytearray))
 
 
 def _integers(level: Sequence[Any], field: str) -> list[int]:

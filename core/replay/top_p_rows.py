@@ -1,6 +1,6 @@
 """Top-p rows of one output as they arrive: with every chunk or once at the end, joined when they are read.
 
-Knows how rows grow, and nothing of what they mean (``replay.py``) or of when they come (``fold.py``).
+Knows how rows grow, and nothing of what they mean (``arrays.py``) or of when they come.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ result always gives back what was put in.
 
 from __future__ import annotations
 
-from .parser import MAX_RETRY_DIGITS
+from .lines import MAX_RETRY_DIGITS
 
 
 def encode_event(

@@ -10,6 +10,7 @@ in C.  That needs a constructor which is C all the way, so the friendly signatur
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -61,3 +62,33 @@ make_event: Callable[[tuple[str, bytes, str]], ServerSentEvent] = cast(
     "Callable[[tuple[str, bytes, str]], ServerSentEvent]", type.__call__.__get__(ServerSentEvent)
 )
 """``ServerSentEvent`` from one ready tuple of its three fields, without a Python frame."""
+
+_BETWEEN = b"\n\ndata: "
+_SMALL_EVENT = 512
+"""First event below this many bytes: split the read.  Searching for ``_BETWEEN`` costs 0.5 ns a byte more than memchr;
+the steps in Python that it saves cost 300 ns an event."""
+
+
+def take_plain_events(data: bytes, pos: int, last_id: str, events: list[ServerSentEvent]) -> int:
+    """Take events that are one ``data: ...`` line each and nothing else, which is what nearly all streams consist of.
+
+    :param data: bytes with no line end but LF.
+    :param pos: a line start, before which nothing of an event came.
+    :returns: where the first thing begins that is something else, or is not complete.
+    """
+    may_split = True
+    while data[pos : pos + 6] == b"data: ":
+        end = data.find(b"\n", pos + 6)
+        if data[end : end + 2] != b"\n\n":
+            break
+        if may_split and end - pos < _SMALL_EVENT and data[end + 2 : end + 8] == b"data: ":
+            may_split = False
+            values = data[pos + 6 :].split(_BETWEEN)
+            rest = values.pop()  # the last event, perhaps a part of it, perhaps with lines after it
+            if b"\n" not in b"".join(values):  # each is one line
+                events.extend(map(make_event, zip(repeat("message"), values, repeat(last_id))))
+                pos = len(data) - len(rest) - 6
+                continue
+        events.append(make_event(("message", data[pos + 6 : end], last_id)))
+        pos = end + 2
+    return pos

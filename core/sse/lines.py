@@ -1,4 +1,4 @@
-"""What a line of an event stream looks like, and how a read is cut without copying more than needed.
+"""What a line of an event stream looks like.
 
 It must not know the parser's state: these are constants and pure functions on bytes.
 """
@@ -17,6 +17,10 @@ UNDECIDED = frozenset(name[:n] for name in NAMES for n in range(1, len(name) + 1
 WORTH_A_VIEW = 4096
 """From so many bytes on, a memoryview is cheaper than a copy."""
 
+MAX_RETRY_DIGITS = 640
+"""Longest ``retry`` number that is taken: what ``int`` reads in any process (``sys.set_int_max_str_digits``).  A longer
+one is no time that a clock can wait for; reading it would cost quadratic time."""
+
 
 def split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     """Field name of the line from ``pos`` to ``end``, and where its value starts.
@@ -33,6 +37,15 @@ def split_line(data: bytes, pos: int, end: int) -> tuple[bytes, int]:
     return data[pos:colon], start
 
 
+def retry_time(value: bytes) -> int | None:
+    """Milliseconds in the value of a ``retry`` line; None if it is to be ignored."""
+    # "If the field value consists of only ASCII digits, then interpret the field value as an integer in base ten, and
+    # set the event stream's reconnection time to that integer."
+    if not value.isdigit() or len(digits := value.lstrip(b"0")) > MAX_RETRY_DIGITS:
+        return None
+    return int(digits or b"0")
+
+
 def end_of(data: bytes, pos: int) -> bytes | memoryview:
     """``data[pos:]``, without copying it where that pays.
 
@@ -47,8 +60,6 @@ def as_bytes(data: object) -> bytes:
 
     :raises TypeError: for anything but bytes, bytearray and memoryview.
     """
-    if type(data) is bytes:
-        return data
     if isinstance(data, memoryview):
         return data.tobytes()  # whatever its format and shape
     if isinstance(data, (bytes, bytearray)):

@@ -296,8 +296,8 @@ def _late_difference(n: int) -> bytes:
 
 
 def _tail_changes(n: int) -> bytes:
-    """A cumulative text whose last character is another one each time."""
-    return b"".join(_event(i, list(range(i)), text=f'"{"y" * 20_000}{i % 7}"') for i in range(1, n + 1))
+    """A cumulative text that ends in half a character, which the next chunk makes whole."""
+    return b"".join(_event(i, list(range(i)), text=f'"{"y" * 20_000}{"z" * i}\ufffd"') for i in range(1, n + 1))
 
 
 def _empty_lists(n: int) -> bytes:
@@ -336,6 +336,13 @@ def _outputs_in_turn(n: int) -> bytes:
 def _spaced(n: int) -> bytes:
     """JSON that is no template: spaces that come and go."""
     return b"".join(_event(i, [i], meta=f',"x":{" " * (i % 5)}1') for i in range(1, n + 1))
+
+
+def _lists_without_their_end(n: int) -> bytes:
+    """Lists full of brackets, each of which could be the end of one; and then a chunk without what comes after them."""
+    lists = "".join(f',"k{at}":[[{",".join(["[0]"] * n)}]]' for at in range(4))
+    known = (_event(i, [i], meta=f'{lists},"z":"{"y" * 900}"') for i in range(1, 6))
+    return b"".join(known) + _event(6, [6], text=f'"{"x" * 1000}"', meta=lists)
 
 
 def _two_lines(n: int) -> bytes:
@@ -396,6 +403,7 @@ SHAPES = (
     Shape("a number of another length each time", 2, _scalar_of_any_length),
     Shape("a value of another type each time", 2, _scalar_of_any_type),
     Shape("outputs in turn", 1.25, _outputs_in_turn),
+    Shape("lists of brackets without their end", 0.25, _lists_without_their_end),
     Shape("spaces that come and go", 2, _spaced),
     Shape("events of two data lines", 2, _two_lines),
     Shape("keys that are there twice", 2, _doubled_keys),

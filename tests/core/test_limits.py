@@ -1,9 +1,9 @@
 """What bounds a stream, one test a limit: ``docs/security.md`` has the table.
 
-Sizes of events to the byte are in ``tests/sse/test_bounds``, spellings of numbers and depths of JSON in
-``test_payload``, base64 and its memory in ``test_int32``, containers of snapshots in ``test_state_codec``, compression
-and outputs that nobody asked for in ``tests/transports``.  Here: the same limits through the decoder, whichever way a
-payload goes, and what is held of bodies that try to fill the memory.
+Sizes of events to the byte are in ``sse/test_bounds``, spellings of numbers and depths of JSON in
+``fold/test_payload.py``, base64 and its memory in ``replay/test_int32.py``, containers of snapshots in
+``codec/test_container.py``, compression and outputs that nobody asked for in ``tests/transports``.  Here: the same
+limits through the decoder, on both paths, and what is held of bodies that try to fill the memory.
 """
 
 from __future__ import annotations

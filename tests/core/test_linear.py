@@ -12,8 +12,8 @@ import pytest
 
 from ssefold import Accumulator, ProtocolError, ReplayError, TopPReplay
 from ssefold.fold.text import TextLane
+from ssefold.replay import TopPRows
 from ssefold.replay.int32 import INT32_MAX
-from ssefold.replay.top_p_rows import TopPRows
 from tests.core.test_errors import chunk, rowed
 
 

@@ -1,7 +1,7 @@
 """Snapshots are safe to load: nothing in them is code, no byte can be changed, and those of older releases go on.
 
-What the container itself refuses is in ``test_state_codec``, altered snapshots of drawn streams in ``test_hostile``.
-The kept files are those of ``keep_snapshots``.
+What the container itself refuses is in ``codec/test_container.py``, altered snapshots of drawn streams in
+``test_hostile``.  The kept files are those of ``keep_snapshots``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Both paths on one stream: everything that a caller can see must be the same, read by read.
 
-``python -m tests.fuzz.differ SECONDS [SEED]`` runs edited streams one after the other and prints the seed of each on which
-the paths differ; ``python -m tests.fuzz.differ replay SEED`` shows one.
+``python -m tests.fuzz.differ SECONDS [SEED]`` runs edited streams one after the other and prints the seed of each on
+which the paths differ; ``python -m tests.fuzz.differ replay SEED`` shows one.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def difference(one: Seen, other: Seen) -> str:
 def without_orjson() -> None:
     """Parse with the standard library from here on."""
     for module in (payload_module, values):
-        module.json_backend = lambda: payload_module.loads_json  # type: ignore[attr-defined,assignment]
+        module.json_backend = lambda: payload_module.loads_json  # type: ignore[attr-defined]
     from ssefold.fast import match
 
-    match.json_backend = lambda: payload_module.loads_json  # type: ignore[attr-defined,assignment]
+    match.json_backend = lambda: payload_module.loads_json  # type: ignore[attr-defined]
 
 
 def main(arguments: list[str]) -> int:
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> int:
         name = f"{seed}:{streams}"
         try:
             more, folded = compare(random.Random(name))
-        except Exception as error:  # whatever it is, it is a finding
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
             found += 1
             print(f"FOUND {name}: {type(error).__name__} {str(error)[:600]}", flush=True)
             more = folded = 0

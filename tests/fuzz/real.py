@@ -40,7 +40,7 @@ def payloads(chance: random.Random) -> list[bytes]:
 
 
 def adorned(chance: random.Random, events: list[bytes]) -> list[bytes]:
-    """The payloads with what gateways and plugins add: a time stamp that changes, lists of their own, other spelling."""
+    """The payloads with what gateways and plugins add: a changing time stamp, lists of their own, other spelling."""
     if chance.random() < 0.5:
         return events
     stamp, lists, form = chance.random() < 0.5, chance.random() < 0.3, chance.randrange(6)
@@ -104,7 +104,7 @@ def _made(profile: Profile, script: int, interval: int, texts: int) -> tuple[byt
 
 @cache
 def _batch(profile: Profile, interval: int, seed: int) -> tuple[bytes, ...]:
-    scripts = (scored(12, rid="a_0"), plain(8, first=301, rid="b_1"), finite(10))
+    scripts: tuple[Script, ...] = (scored(12, rid="a_0"), plain(8, first=301, rid="b_1"), finite(10))
     if seed % 2:
         scripts = tuple(replace(script, rid=f"r{at}") for at, script in enumerate((scored(9), scored(9, first=401))))
     chosen = [] if profile.loses_ids else random.Random(seed).choices(range(4), k=200)

@@ -23,7 +23,7 @@ from ssefold import (
     Update,
 )
 from ssefold.fold.payload import parse_payload
-from ssefold.replay.arrays import decode_int32
+from ssefold.replay import decode_int32
 from tests.core.reference import Reference
 from tests.core.sse.reference import interpret
 from tests.fuzz.mutate import mutated

@@ -15,7 +15,7 @@ from ssefold import (
     SnapshotError,
 )
 from ssefold.adapters.rollout import Call, RolloutError, RolloutSample
-from ssefold.codec.pack import pack
+from ssefold.codec import pack
 
 from .samples import PROMPT, STOP, WANTS_ROWS, kept_of, routing, rows, sample_of, update
 
@@ -195,7 +195,7 @@ def test_altered_bytes_are_refused(at: int, junk: bytes) -> None:
     ],
 )
 def test_bytes_with_a_right_checksum_and_wrong_content(change: dict[str, Any]) -> None:
-    from ssefold.codec.pack import unpack
+    from ssefold.codec import unpack
 
     plain = unpack("rollout", full_sample().to_bytes())
     with pytest.raises(SnapshotError):

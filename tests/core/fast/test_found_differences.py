@@ -176,7 +176,7 @@ def test_an_update_comes_with_the_read_that_ends_its_event() -> None:
 
 
 def test_lists_that_end_in_odd_places_take_no_time() -> None:
-    """Nine seconds for six lists, and no end for more: each bracket in a list was tried as its end, and so in the next list."""
+    """Six lists took nine seconds: each bracket in a list was tried as its end, and so in the next list."""
 
     def sent(count: int, text: str, filler: str) -> bytes:
         lists = {f"l{at}": [[[0]] * 100] for at in range(9)}
@@ -275,7 +275,7 @@ def test_a_body_may_end_while_an_event_is_followed(left: int, fast_path: bool) -
     assert decoder.snapshots() == {0: snapshot}
 
 
-# ---- payloads that are no JSON ----------------------------------------------------------------------------------------
+# ---- payloads that are no JSON --------------------------------------------------------------------------------------
 
 
 def test_broken_text_goes_no_way() -> None:

@@ -82,10 +82,6 @@ def every_cut(stream: bytes) -> Iterator[list[bytes]]:
 def tiny_thresholds() -> Iterator[None]:
     """Make the sizes at which the parser changes its ways so small that short streams meet them all."""
     with (
-        patch("ssefold.sse.parser._WINDOW", 12),
-        patch("ssefold.sse.parser.WORTH_A_VIEW", 2),
-        patch("ssefold.sse.lines.WORTH_A_VIEW", 2),
-        patch("ssefold.sse.parser.MANY_PIECES", 2),
         patch("ssefold.sse.buffer.MANY_PIECES", 2),
         patch("ssefold.sse.buffer.LARGE_EVENT", 8),
     ):

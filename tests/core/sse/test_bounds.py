@@ -189,10 +189,13 @@ def test_each_byte_is_moved_once() -> None:
     moved: list[int] = []
 
     class Counting(BytesIO):
+        def write(self, data: object) -> int:
+            moved.append(super().write(data))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            return moved[-1]
+
         def writelines(self, lines: object) -> None:
-            before = self.tell()
-            super().writelines(lines)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-            moved.append(self.tell() - before)
+            for line in lines:  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
+                self.write(line)
 
     read = b"x" * 1024
     many = 16 * 1024
@@ -201,8 +204,5 @@ def test_each_byte_is_moved_once() -> None:
         parser.feed(b"data: ")
         for _ in range(many):
             parser.feed(read)
-            held = parser._buffer.pieces  # pyright: ignore[reportPrivateUsage]
-            assert not held or held[-1] is read
         (event,) = parser.feed(b"\n\n")
     assert sum(moved) == many * len(read) == len(event.data_bytes)
-    assert len(moved) < many / 500

@@ -6,7 +6,7 @@ import array
 
 import pytest
 
-from ssefold import ServerSentEvent, SSEParser
+from ssefold import EventTooLargeError, ServerSentEvent, SSEParser
 
 STREAM = b"event: e\nid: 5\ndata: one\ndata: two\n\ndata: three \n\n:\n"[:50]
 EVENTS = [ServerSentEvent("e", b"one\ntwo", "5"), ServerSentEvent("message", b"three ", "5")]
@@ -150,7 +150,6 @@ def test_close_says_whether_an_event_was_begun(data: bytes, unfinished: bool, ap
 
 @pytest.mark.parametrize("line", [b"id: 7\n", b"retry: 9\n", b": a comment\n", b"data: a\n", b"\n", b"even: a\n"])
 def test_a_named_event_among_others(line: bytes) -> None:
-    """Events of a name and a line of data are taken by the dozen; what stands between them is not."""
     parser = SSEParser()
     named = b"event: e\ndata: 1\n\n"
     events = parser.feed(3 * named + line + b"data: 2\n\n" + named)
@@ -159,6 +158,26 @@ def test_a_named_event_among_others(line: bytes) -> None:
     assert events[:3] == [ServerSentEvent("e", b"1", "")] * 3
     assert events[3:] == [ServerSentEvent("message", middle, last_id), ServerSentEvent("e", b"1", last_id)]
     assert parser.reconnection_time == (9 if line == b"retry: 9\n" else None)
+
+
+@pytest.mark.parametrize("line", [b"id: 7\n", b"event: e\n", b": a comment\n", b"data: a\n", b"even: a\n"])
+def test_a_line_among_small_events(line: bytes) -> None:
+    """Small events of one data line are split off together; not where one of them has another line."""
+    events = SSEParser().feed(b"data: 1\n\ndata: 2\n" + line + b"\ndata: 3\n\n")
+    assert [event.data for event in events] == ["1", "2\na" if line == b"data: a\n" else "2", "3"]
+    assert [event.event for event in events] == ["message", "e" if line == b"event: e\n" else "message", "message"]
+    assert [event.id for event in events] == (["", "7", "7"] if line == b"id: 7\n" else [""] * 3)
+
+
+def test_a_callback_may_raise_what_the_parser_raises() -> None:
+    def refuses(_: str) -> None:
+        raise EventTooLargeError("from the callback")
+
+    parser = SSEParser(on_comment=refuses)
+    with pytest.raises(EventTooLargeError, match="from the callback"):
+        parser.feed(b": x\n")
+    with pytest.raises(ValueError, match="on_comment raised"):
+        parser.feed(b"")
 
 
 def test_comments_are_handed_out_when_their_line_ends() -> None:

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from ..fold.lanes import Lane, Mode
+from .lanes import Lane, Mode
 
 _LANES = (None, *get_args(Lane))
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ssefold.codec import pack as state_codec
-from ssefold.codec.pack import VERSION, pack, unpack
+from ssefold.codec import container, pack, unpack
+from ssefold.codec.container import VERSION
 from ssefold.errors import SnapshotError
 from ssefold.views import MAX_DEPTH
 
@@ -141,7 +141,7 @@ def test_any_bytes_are_taken(make: Any) -> None:
     assert unpack("k", make(pack("k", {"a": 1}))) == {"a": 1}
 
 
-# ---- what can not be packed ----------------------------------------------------------------------------------------
+# ---- what cannot be packed ----------------------------------------------------------------------------------------
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def test_a_stack_that_is_nearly_used_up_is_a_snapshot_error() -> None:
     down(sys.getrecursionlimit() - depth - 120)
 
 
-# ---- what can not be unpacked --------------------------------------------------------------------------------------
+# ---- what cannot be unpacked --------------------------------------------------------------------------------------
 
 SAMPLE = {
     "token_ids": array("q", [1, -2, 3]),
@@ -400,6 +400,6 @@ def test_the_other_byte_order_writes_the_same_bytes(monkeypatch: pytest.MonkeyPa
         there[name] = memoryview(swapped) if isinstance(numbers, memoryview) else swapped
     packed = pack("k", here)
     # A host of the other order has the same numbers with their bytes the other way round.
-    monkeypatch.setattr(state_codec, "_LITTLE_ENDIAN", not state_codec._LITTLE_ENDIAN)
+    monkeypatch.setattr(container, "_LITTLE_ENDIAN", not container._LITTLE_ENDIAN)
     assert pack("k", there) == packed
     assert exact(unpack("k", packed)) == exact(there)

@@ -218,14 +218,10 @@ def _special(content: Any, sections: _Sections) -> Any:
             return int(digits, 16)
         case ["bytes", int(count)]:
             return sections.take(count, 1)
-        case ["q", int(count)]:
-            return array("q", _little_endian(sections.take(count, 8), 8))
-        case ["d", int(count)]:
-            return array("d", _little_endian(sections.take(count, 8), 8))
-        case ["i", int(count)]:
-            return array("i", _little_endian(sections.take(count, 4), 4))
-        case ["view", int(count)]:
-            return memoryview(_little_endian(sections.take(count, 4), 4)).cast("i")
+        case [("q" | "d" | "i" | "view") as code, int(count)]:
+            size = _ITEM_SIZES[code]
+            raw = _little_endian(sections.take(count, size), size)
+            return memoryview(raw).cast("i") if code == "view" else array(code, raw)
         case _:
             raise ValueError(f"{_NOT_JSON!r} stands before something unknown")
 

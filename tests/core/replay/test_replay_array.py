@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssefold.errors import ReplayError
-from ssefold.replay.arrays import ReplayArray, TopPReplay
+from ssefold.replay import ReplayArray, TopPReplay
 
 SMALL = st.integers(1, 4)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ssefold import Accumulator, ServerError, Snapshot, SnapshotError
-from ssefold.codec.pack import pack
+from ssefold.codec import pack
 from ssefold.transports.testing import INCREMENTAL, encode
 from tests.core.by_hand import exact, fold, shown
 from tests.core.corpus import rich
