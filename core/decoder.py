@@ -32,8 +32,8 @@ class GenerateDecoder:
     :param on_bad_json: ``"skip"`` passes over payloads that are not JSON and counts them in :attr:`skipped`; counters
         still catch tokens that were lost with them.
     :param max_event_size: bound, in bytes, on what is buffered for one event.
-    :param fast_path: False parses and plans every payload in full.  The results are the same; it takes longer.  For
-        whoever doubts a sample.
+    :param fast_path: False parses and plans every payload in full.  The results are the same; it takes longer.  Use
+        it if you doubt a sample.
     :raises ValueError: an argument that is none of these.
 
     What is compared between chunks, what is not, and what a wrong value would do: docs/security.md, "What is trusted".

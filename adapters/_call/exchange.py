@@ -62,7 +62,7 @@ class Exchange:
         self._until: float | None = None
 
     async def updates(self) -> AsyncGenerator[Update, None]:
-        """Send the request, and hand out its updates one at a time.
+        """Send the request, and yield its updates one at a time.
 
         :raises StreamError: what the body says does not fit, or the server reports an error.
         """

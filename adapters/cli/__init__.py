@@ -1,4 +1,4 @@
-"""The door of the ``ssefold`` command: says in one line what is not installed, or opens.
+"""Entry point of the ``ssefold`` command: starts it, or says in one line which package is missing.
 
 Nothing but the standard library is imported before it is known to be there; the command itself is ``app.py``.
 """

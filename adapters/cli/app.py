@@ -1,9 +1,9 @@
 """The ``ssefold`` command: its subcommands, its exit statuses, and how it reports a failure.
 
-Exit statuses: 0 all is well; 1 the stream (or what was compared) is not; 2 the command was used wrongly,
+Exit statuses: 0 success; 1 the stream is bad, or the recordings differ; 2 the command was used wrongly,
 something it needs is missing, or a file cannot be read or written; 141 the reader of its
 output closed the pipe, as for any tool.  What a subcommand does is in its own module, which
-is imported when it is asked for: a third of a second for all of them is long for one.
+is imported only when it is used: importing all of them takes a third of a second.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .terminal import one_line
 
 _EPILOG = """\b
 Exit status:
-  0  all is well
-  1  the stream is bad, or what was compared differs
-  2  bad usage, something needed is not installed, or a file cannot be read or written
-  141  the pipe that the output goes to was closed
+  0  success
+  1  the stream is bad, or the recordings differ
+  2  bad usage, a missing package, or a file cannot be read or written
+  141  the reader of the output closed the pipe
 
 \b
 Shell completion:
@@ -54,7 +54,7 @@ _MODULES = {
 
 
 class App(click.Group):
-    """Tells failures of streams in one line, with status 1, and those of files with status 2."""
+    """Reports a bad stream in one line, with status 1, and a file error with status 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all subcommands."""

@@ -1,4 +1,4 @@
-"""``ssefold inspect``: everything that a recording tells, for somebody who looks for what is wrong with it."""
+"""``ssefold inspect``: all details of a recording, for debugging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that the command writes: beside their place first, then renamed, so that nothing there is lost to a failure.
+"""Files that the command writes: to a temporary file first, then renamed, so that a failure loses nothing.
 
 Knows files and standard output; knows nothing of what is written.
 """

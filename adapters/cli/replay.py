@@ -1,4 +1,4 @@
-"""``ssefold replay``: fold a recorded body and tell what is in it."""
+"""``ssefold replay``: fold a recorded body and print what is in it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Examples:
 def replay(ctx: click.Context, file: str, how: Folding, through: str | None, timing: bool, json_: bool) -> None:
     """Fold the recorded body in FILE (- for standard input) and print what it says.
 
-    Any mode and version; gzip is undone; the JSON of a response with stream=false will do as well.  A bad stream gives
-    status 1 and its reason, and what had come before is printed all the same.
+    Reads any mode and version, gzip, and the JSON of a response with stream=false.  A bad stream gives status 1 and the
+    reason; what arrived before is printed, too.
 
     --through sends the bytes from a server on loopback through a real transport, cut into the reads that `ssefold
     record` kept.

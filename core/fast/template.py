@@ -6,7 +6,7 @@ there) or is new each time.  Whatever else changes from payload to payload (a ti
 own once it was seen to change.
 
 A payload is of this form if it is ``piece slot piece slot ... piece`` to the last byte, and the content of each slot is
-by itself valid JSON content of the slot's type.  The pieces were parsed when they were learned, so such a payload is
+alone valid JSON content of the slot's type.  The pieces were parsed when they were learned, so such a payload is
 valid JSON of the same structure, in which each key occurs once.  ``"finish_reason":null`` is in a piece: what ends an
 output is never of this form.
 
@@ -208,7 +208,7 @@ def _slot_of(
 
 
 def _shape(slot: Slot) -> bytes:
-    """A group for the content of a slot whose end shows by itself."""
+    """A group for the content of a slot whose end can be recognised."""
     if slot.role == IDS:
         return b"(?P<id>%s)" % _COUNT
     if slot.role == TEXT:

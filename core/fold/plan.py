@@ -5,7 +5,7 @@ about the text, which combinations a server started in a given mode can send, an
 
 Questions are asked in the order of how surely they can be answered, so that a sure answer is not spoiled by a guess:
 
-1. Is it of this request (``request.py``)?  An ``id`` says so by itself.
+1. Is it of this request (``request.py``)?  An ``id`` alone shows it.
 2. Does it carry tokens at all?  A scored prompt, a rejected request and an empty abort do not, whatever they list.
 3. Is it an abort out of the waiting queue?  Only such a chunk lacks ``prompt_tokens``; it is a snapshot in every mode.
 4. If so, is it glued after pending deltas?  Rows beyond their counter prove it, then ids: the pending ones and the

@@ -145,7 +145,7 @@ class SSEParser:
         return unfinished
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[ServerSentEvent]:
-        """Parse the next bytes of the stream, and hand out each event whose final blank line is among them.
+        """Parse the next bytes of the stream, and return each event whose final blank line is among them.
 
         Linear in the bytes, whatever the cut.  The bytes of a mutable buffer are copied, so that it can be used again.
 

@@ -17,7 +17,7 @@ _EXCERPT = 300
 class Head:
     """Status and headers that matter.
 
-    :ivar content_encoding: what the bytes that the exchange hands out are still encoded with; "" for nothing.
+    :ivar content_encoding: the encoding that the exchange's bytes still have; "" for none.
     """
 
     status: int

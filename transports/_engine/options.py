@@ -89,7 +89,7 @@ class Options:
         if self.retries < 0:
             raise ValueError(f"retries must not be negative, found {self.retries!r}")
         if self.rid is not None and not self.rid:
-            # The scheduler matches by prefix: aborting "" would abort everybody.
+            # The scheduler matches by prefix: aborting "" would abort every request.
             raise ValueError("rid must not be empty")
 
     def decoder(self) -> GenerateDecoder:

@@ -90,7 +90,7 @@ def prepare(
 
 
 def _checked_rid(rid: object) -> str | tuple[str, ...]:
-    # Not empty: the scheduler matches by prefix, and aborting "" would abort everybody.
+    # Not empty: the scheduler matches by prefix, and aborting "" would abort every request.
     if isinstance(rid, str) and rid:
         return rid
     if isinstance(rid, list | tuple) and rid:

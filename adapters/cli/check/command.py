@@ -26,13 +26,13 @@ Examples:
 """
 
 
-@click.command(epilog=_CHECK_EPILOG, short_help="Look for everything remarkable in recordings.")
+@click.command(epilog=_CHECK_EPILOG, short_help="Find problems and oddities in recordings.")
 @click.argument("files", type=SOURCE, nargs=-1, required=True)
 @fold_options
 @json_option
 @click.pass_context
 def check(ctx: click.Context, files: tuple[str, ...], how: Folding, json_: bool) -> None:
-    """Look for everything remarkable in recorded bodies, with the byte where it stands.
+    """Find problems and oddities in recordings, with their byte offsets.
 
     The status is 1 if there is an error; warnings and notes leave it 0.
     """

@@ -1,4 +1,4 @@
-"""The core's errors as the command shows them: which code explains one, and its words without Python's.
+"""The core's errors as the command shows them: with a code, and without Python names.
 
 Knows errors and single payloads; knows no streams.
 """
@@ -26,7 +26,7 @@ _IN_A_SHELL = (
 
 
 def words(error: Exception) -> str:
-    """An error of the core as a person at a shell needs it: options instead of Python's arguments."""
+    """The message of a core error for a shell: with options instead of Python arguments."""
     text = str(error)
     for pattern, instead in _IN_A_SHELL:
         text = pattern.sub(instead, text)

@@ -1,4 +1,4 @@
-"""What is remarkable about one output's chunks: each beside what the core made of it.
+"""Finds problems and oddities in one output's chunks, with the update that the core made of each.
 
 Knows one output and the wire's names; offsets and counting are :mod:`.check`'s matter.
 """

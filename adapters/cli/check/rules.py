@@ -1,4 +1,4 @@
-"""What can be remarkable about a stream, as a table: a code, how bad it is, and what it means.
+"""What ``check`` can find in a stream, as a table: a code, its severity, and its meaning.
 
 ``ssefold explain`` prints it, ``docs/stream-shapes.md`` lists it, and :mod:`.check` finds it.  Codes never change
 their meaning; SG0 is about bytes, SG1 about lanes, SG2 about ends, SG3 about tokens and text, SG4 about replay arrays.
@@ -14,8 +14,8 @@ Severity = Literal["error", "warning", "note"]
 class Rule(NamedTuple):
     """One rule.
 
-    :ivar severity: ``error``: the stream cannot be used as it is; ``warning``: it can, and something was lost or is
-        likely to go wrong; ``note``: legal, and a reader that does not know it gets it wrong.
+    :ivar severity: ``error``: the stream is unusable; ``warning``: something was lost or will probably go wrong;
+        ``note``: legal, but simple readers handle it wrongly.
     :ivar explanation: what happened and why, as far as the server's source tells.
     :ivar remedy: what to do.
     """

@@ -1,4 +1,4 @@
-"""``ssefold serve-fake``: a fake SGLang server, or a recording on repeat, until somebody stops it."""
+"""``ssefold serve-fake``: a fake SGLang server, or a recording on repeat, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server on loopback that repeats a recording: the same bytes, cut as they came, at the same pace if asked.
+"""A server on loopback that repeats a recording: the same bytes in the same reads, with the same timing on request.
 
 It answers every request with the one recording.  Knows HTTP as far as the fake servers do, and nothing of the bytes.
 """

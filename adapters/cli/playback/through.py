@@ -1,4 +1,4 @@
-"""A recording sent through a real transport, from a server on loopback: does the same come out as from the bytes?
+"""A recording sent through a real transport, from a server on loopback: is the result the same as from the bytes?
 
 Knows transports by name, each with its client; the comparison is with what folding the bytes directly gave.
 """
@@ -25,7 +25,7 @@ TRANSPORTS = ("httpx", "httpx-sync", "aiohttp", "anyio")
 def replay_through(
     name: str, recording: Recording, reading: Reading, reads: Reads | None, *, timing: bool
 ) -> tuple[list[str], str]:
-    """Send it; returns what came out otherwise than from the bytes themselves, and the stream's numbers in words.
+    """Send it; returns the differences from folding the bytes directly, and the stream's metrics as text.
 
     :raises ModuleNotFoundError: the transport's client is not installed.
     """

@@ -1,4 +1,4 @@
-"""Recorded bodies from files and pipes: bytes in pieces, in whatever way they were kept.
+"""Recorded bodies from files and pipes, read in pieces; gzip is decompressed.
 
 Nothing here holds a whole body: a recording of some hundred megabytes is read with a few of memory.  Knows files; what
 is in them is :mod:`.fold`'s matter.
@@ -38,7 +38,7 @@ class BadRecordingError(click.ClickException):
 
 
 class Recording:
-    """One recorded response body, gzip undone whatever the file is called.
+    """One recorded response body; gzip is decompressed, whatever the file's name.
 
     :param name: as the user gave it; ``-`` is standard input.
     :param data: the bytes, or a file that has them; None: the file called ``name``.

@@ -1,4 +1,4 @@
-"""A recorded body, folded event by event, with everything that was remarkable on the way.
+"""A recorded body, folded event by event, with the findings of ``check``.
 
 What the other commands print, draw and compare.  Knows the core; knows no terminal.
 """
@@ -44,7 +44,7 @@ class Reading:
 
     :ivar native: it is a response with ``stream: false``; :ivar body: then all of it.
     :ivar outputs: by index, as far as they came.
-    :ivar events: how many; :ivar steps: each of them, unless nobody asked for them.
+    :ivar events: how many; :ivar steps: each of them, if requested.
     :ivar error: why it is a bad stream; None for a good one.  :ivar error_at: the offset of the event; None if it
         is no event's.  :ivar error_code: the code of ``check`` that explains it.
     """

@@ -1,4 +1,4 @@
-"""When the bytes of a recording came: the sidecar that ``ssefold record`` writes beside it, line by line.
+"""The time of each read of a recording: the second file (sidecar) that ``ssefold record`` writes.
 
 JSON lines, so that a recording which was interrupted is whole up to there::
 

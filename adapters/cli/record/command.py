@@ -1,6 +1,6 @@
-"""``ssefold record``: the raw bytes of a response, and beside them when each read came.
+"""``ssefold record``: the raw bytes of a response, and the time of each read.
 
-The recorder writes what comes and judges nothing: a stream that cannot be folded is what somebody wants to see.
+The recorder writes all bytes, also those of a stream that cannot be folded.
 Folding runs along for the progress line only.
 """
 
@@ -56,9 +56,9 @@ def record(
 ) -> None:
     """Send a request to URL and record the raw bytes of the response.
 
-    Beside the output a sidecar (.reads.jsonl) keeps the boundaries and times of the reads.  Interrupting is safe: what
-    was written stays valid, and the server is asked to stop.  A file that is there already is replaced only with
-    --force, and only once something has come; an answer with an HTTP error is shown, not recorded.
+    A second file (.reads.jsonl) has the size and time of each read.  Ctrl-C is safe: the recording so far stays valid,
+    and the server is asked to abort.  An existing file is replaced only with --force, and only if bytes were received.
+    A response with an HTTP error is shown, not recorded.
     """
     _check_url(url)
     request = _payload(payload)

@@ -1,6 +1,6 @@
-"""Replay arrays in numbers that fit on a line: what is in them, as far as it can be told without the model.
+"""Replay arrays in numbers that fit on a line, as far as they are known without the model.
 
-The wire says neither layers nor top-k; rows follow from the counters, the rest from ``--layers`` if somebody gives it.
+The stream says neither layers nor top-k; rows follow from the counters, the rest from ``--layers`` if given.
 Knows the core's arrays.
 """
 

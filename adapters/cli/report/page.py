@@ -1,4 +1,4 @@
-"""The report of ``ssefold inspect --html``: one page that needs nothing else, and cannot ask for anything.
+"""The report of ``ssefold inspect --html``: one self-contained page without network access.
 
 No script, no network (the page forbids both to itself), and text of models and servers is escaped twice: control
 characters first, then HTML.  Pictures are :mod:`.charts`'.

@@ -145,7 +145,7 @@ class _Masked:
     def event(self, event: Event, _: Sequence[Update], outputs: Mapping[int, Accumulator]) -> None:
         """See :data:`~..reading.fold.Watch`."""
         raw = event.raw
-        if event.data is None:  # no event: nobody reads it, but its bytes are somebody's
+        if event.data is None:  # no event, but its bytes may be private
             new = _unread(raw)
         elif event.data == b"[DONE]":
             new = raw

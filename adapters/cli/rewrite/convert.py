@@ -39,8 +39,8 @@ _TOTALS = ("completion_tokens", "output_token_logprobs_length")
 def convert(ctx: click.Context, file: str, target: Target, output: str | None, how: Folding, json_: bool) -> None:
     """Write FILE as chunks that repeat everything, as deltas, or as the response that stream=false gives.
 
-    A bad stream is converted as far as it can be folded, without [DONE], and gives status 1.  What is no stream of
-    /generate gives its reason, and nothing is written.
+    A bad stream is converted up to its error, without [DONE], and gives status 1.  If the input is no stream of
+    /generate, the command says why and writes nothing.
     """
     if json_ and output is None:
         raise click.UsageError("--json needs -o: standard output carries the result")

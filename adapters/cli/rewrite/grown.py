@@ -1,4 +1,4 @@
-"""JSON of lists and texts that grow from chunk to chunk: what has been written once is not written anew.
+"""JSON of lists and texts that grow from chunk to chunk: each part is written only once.
 
 Knows JSON; knows no streams.
 """

@@ -17,7 +17,7 @@ _MEGABYTE = 1e6
 
 @contextmanager
 def reading_line(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Call what it gives with the number of bytes read so far; ``total`` is None where nobody knows it."""
+    """Call what it gives with the number of bytes read so far; ``total`` is None if unknown."""
     if not sys.stderr.isatty():
         yield _nothing
         return
