@@ -10,7 +10,8 @@ from __future__ import annotations
 from array import array
 from base64 import b64decode
 from collections.abc import Mapping
-from sys import byteorder
+from struct import error as StructError  # noqa: N812  # it is a class
+from struct import unpack
 from typing import Any
 
 from ..errors import ReplayError
@@ -64,15 +65,13 @@ def replay_array(meta: Mapping[str, Any], name: str) -> ReplayArray | None:
 
 
 def _unsigned(text: str, field: str, dtype: object) -> array[int]:
-    if dtype not in ("uint8", "uint16"):
+    size, code = {"uint8": (1, "B"), "uint16": (2, "H")}.get(str(dtype), (0, ""))
+    if not size:
         raise ReplayError(
             f"{field}_dtype is {dtype!r:.40}: expected int32, uint16 or uint8. Is the server newer than this?"
         )
-    values = array("B" if dtype == "uint8" else "H")
     try:
-        values.frombytes(b64decode(text, validate=True))
-    except ValueError as error:
+        raw = b64decode(text, validate=True)
+        return array("i", unpack(f"<{len(raw) // size}{code}", raw))
+    except (ValueError, StructError) as error:
         raise ReplayError(f"{field} is not base64 of {dtype}: {error}") from None
-    if byteorder == "big":
-        values.byteswap()
-    return values

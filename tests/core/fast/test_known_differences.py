@@ -108,3 +108,58 @@ def test_a_time_stamp_that_changes_must_still_be_json(stamp: str) -> None:
     broken = every_cut([*events, stamped(8, stamp)])
     assert isinstance(broken.error, PayloadError)
     assert len(broken.outputs[0].token_ids) == 7
+
+
+def two(count: int, *, meta: str = "", glue: str = "") -> str:
+    """The chunk of the two tokens up to ``count``; ``glue``: white space inside its lists."""
+    rows = f"[[-0.5,{99 + count},null],{glue}[-0.25,{100 + count},null]]"
+    data = payload(count, text="ab", ids=f"[{99 + count},{100 + count}]", rows=rows)
+    return data.replace('"prompt_tokens"', f'{meta}"prompt_tokens"')
+
+
+def test_text_that_is_no_utf_8_is_refused() -> None:
+    events = [event(one(count)) for count in (1, 2, 3, 4)]
+    folded = every_cut([*events, event(one(5, text="@")).replace(b"@", b"\xff")])
+    assert isinstance(folded.error, PayloadError)
+    assert len(folded.outputs[0].token_ids) == 4
+
+
+def test_a_line_end_between_rows_is_white_space() -> None:
+    folded = every_cut([event(two(count, glue="\n" if count == 8 else "")) for count in (2, 4, 6, 8, 10)])
+    assert list(folded.outputs[0].token_ids) == list(range(101, 111))
+
+
+def test_a_line_end_in_a_list_beside_the_tokens_is_white_space() -> None:
+    def event_of(count: int) -> bytes:
+        return event(two(count, meta=f'"mine":[{count},{chr(10) if count == 8 else ""}0],'))
+
+    folded = every_cut(list(map(event_of, (2, 4, 6, 8, 10))))
+    assert folded.outputs[0].native_response()["meta_info"]["mine"] == [2, 0, 4, 0, 6, 0, 8, 0, 10, 0]
+
+
+def test_of_more_lists_than_any_server_has_nothing_is_learned() -> None:
+    lists = "".join(f'"list{at}":[1,2],' for at in range(70))
+    folded = every_cut([event(two(count, meta=lists)) for count in (2, 4, 6, 8)])
+    assert len(folded.outputs[0].native_response()["meta_info"]["list69"]) == 8
+
+
+def test_deltas_of_rows_and_fewer_ids_are_refused() -> None:
+    """A server that sends rows as deltas joins both lists or neither."""
+    odd = two(6).replace('"output_ids":[105,106]', '"output_ids":[106]')
+    folded = every_cut([event(two(2)), event(two(4)), event(odd)])
+    assert isinstance(folded.error, ProtocolError)
+    assert len(folded.outputs[0].token_ids) == 4
+
+
+def test_rows_as_deltas_beside_ids_as_snapshots_are_refused() -> None:
+    """No version sends that; here the ids were found to be snapshots before the first row came."""
+    meta = '{"id":"r","finish_reason":null,"prompt_tokens":3,"completion_tokens":%d}'
+    bare = [
+        event(f'{{"text":"{"a" * n}","output_ids":{list(range(101, 101 + n))},"meta_info":{meta % n}}}') for n in (1, 2)
+    ]
+    rows = ",".join(f"[-0.5,{at},null]" for at in (101, 102, 103))
+    whole = event(payload(3, text="aaa", ids="[101,102,103]", rows=f"[{rows}]"))
+    folded = every_cut([*bare, whole, event(payload(4, text="aaaa", ids="[]", rows="[[-0.5,104,null]]"))])
+    assert isinstance(folded.error, ProtocolError)
+    assert "output_token_logprobs is incremental beside output_ids, which is cumulative" in str(folded.error)
+    assert list(folded.outputs[0].token_ids) == [101, 102, 103]
