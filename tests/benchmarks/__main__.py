@@ -66,7 +66,7 @@ def run(parts: tuple[str, ...], scale: Scale) -> tuple[list[Section], list[float
 
 def command(arguments: list[str]) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; none: all, and the page is written")
     parser.add_argument("--quick", action="store_true", help="only what bears on a bar, in fewer rounds; no page")
     asked = parser.parse_args(arguments)
