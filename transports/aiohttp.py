@@ -14,8 +14,8 @@ from ._engine import BODY_SIZE, GenerateStream, Head, Verdict, checked, collect_
 
 try:
     import aiohttp
-except ImportError as error:
-    raise ImportError("ssefold.transports.aiohttp needs aiohttp: pip install 'ssefold[aiohttp]'") from error
+except ImportError as _missing:
+    raise ImportError("ssefold.transports.aiohttp needs aiohttp: pip install 'ssefold[aiohttp]'") from _missing
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

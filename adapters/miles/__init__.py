@@ -11,7 +11,7 @@ import asyncio
 import copy
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -37,7 +37,7 @@ _MILES = {
     "update_sample_from_response": _UTILS,
 }
 _miles = Lookup("miles", "github.com/radixark/miles", globals(), _MILES)
-__getattr__ = _miles.own
+__getattr__: Callable[[str], Any] = _miles.own
 
 
 async def generate(input: Any) -> Any:

@@ -43,7 +43,7 @@ class MilesCall:
                 f"the sample has {sample.response_length} response tokens and no rollout_log_probs: tokens that are"
                 " appended now could not be aligned"
             )
-        self.ended = False
+        self.ended: bool = False
         self._args = args
         self._sample = sample
         self._payload = payload

@@ -10,6 +10,7 @@ replaced by setting it as an attribute of this module.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -34,7 +35,7 @@ _SLIMES = {
     "encode_image_for_rollout_engine": ("slime.utils.processing_utils",),
 }
 _slimes = Lookup("slime", "github.com/THUDM/slime", globals(), _SLIMES)
-__getattr__ = _slimes.own
+__getattr__: Callable[[str], Any] = _slimes.own
 
 
 async def generate_streaming(args: Any, sample: Any, sampling_params: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ class SlimeCall:
     """
 
     def __init__(self, mode: StreamMode, *, fast_path: bool) -> None:
-        self.tokens = CallTokens(mode)
+        self.tokens: CallTokens = CallTokens(mode)
         self.last_meta: dict[str, Any] = {}
         self.decoder: GenerateDecoder = _Decoder(mode=mode, on_bad_json="skip", fast_path=fast_path)
         self._mode: StreamMode = mode

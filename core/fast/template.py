@@ -100,10 +100,12 @@ class Template:
     def __init__(self, payload: bytes, placed: Sequence[tuple[Slot, Span]], *, is_indexed: bool) -> None:
         edges = [0, *(edge for _, span in placed for edge in (span.start, span.end)), len(payload)]
         cut = [payload[start:end] for start, end in pairwise(edges)]
-        self.pieces = pieces = tuple(cut[::2])
-        self.slots = slots = [slot for slot, _ in placed]
-        self.growing = [(slot, span) for slot, span in placed if slot.grows]
-        self.is_indexed = is_indexed
+        pieces = tuple(cut[::2])
+        self.pieces: tuple[bytes, ...] = pieces
+        slots = [slot for slot, _ in placed]
+        self.slots: list[Slot] = slots
+        self.growing: list[tuple[Slot, Span]] = [(slot, span) for slot, span in placed if slot.grows]
+        self.is_indexed: bool = is_indexed
         contents = {slot.role: content for slot, content in zip(slots, cut[1::2], strict=True)}
         self.is_single: bool = (
             re.fullmatch(_ONE_ROW % re.escape(contents.get(IDS, b"?")), contents.get(ROWS, b"")) is not None

@@ -31,7 +31,7 @@ class EventBuffer:
     __slots__ = ("_pieces", "_spilled", "event_type", "fresh", "held", "max_size", "new_id")
 
     def __init__(self, max_size: int) -> None:
-        self.max_size = max_size
+        self.max_size: int = max_size
         self.clear()
 
     def clear(self) -> None:

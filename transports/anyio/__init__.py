@@ -13,8 +13,8 @@ from .._engine import GenerateStream, checked, collect_stream, prepare
 try:
     from ._decode import decode_stream
     from ._h11 import Dialer
-except ImportError as error:
-    raise ImportError("ssefold.transports.anyio needs anyio and h11: pip install 'ssefold[anyio]'") from error
+except ImportError as _missing:
+    raise ImportError("ssefold.transports.anyio needs anyio and h11: pip install 'ssefold[anyio]'") from _missing
 
 if TYPE_CHECKING:
     import ssl

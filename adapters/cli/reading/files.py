@@ -47,7 +47,7 @@ class Recording:
 
     def __init__(self, name: str, data: bytes | IO[bytes] | None = None) -> None:
         self.name = name
-        self.torn = ""
+        self.torn: str = ""
         self._data = data
 
     def pieces(self) -> Iterator[bytes]:

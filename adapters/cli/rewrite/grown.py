@@ -18,7 +18,7 @@ class Grown:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._old = bytearray()
         self._new = b""
 
