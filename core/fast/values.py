@@ -78,10 +78,10 @@ def fold_values(template: Template, state: OutputState, new: tuple[bytes, ...]) 
         if template.ids is not None:
             if not template.slots[template.ids].grows and state.count != have:
                 return None
-            said = loads(b"[%s]" % new[template.ids])
+            raw = new[template.ids]
             if template.rows is None:
-                ids = tuple(parse_ids(said))
-            elif said != list(ids):
+                ids = tuple(parse_ids(loads(b"[%s]" % raw)))
+            elif raw != b"%d" % ids if len(ids) == 1 else loads(b"[%s]" % raw) != list(ids):
                 return None
         total = have + len(ids)
         for place in template.lists:

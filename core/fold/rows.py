@@ -39,7 +39,7 @@ def parse_rows(rows: Sequence[Any], first: int) -> Rows:
 
     :raises PayloadError: a row is not a list of two or three elements of the right types.
     """
-    plain = plain_columns(rows) if len(rows) > 1 else None
+    plain = plain_columns(rows)
     if plain is not None:
         return Rows(array("q", plain[0]), array("d", plain[1]), None, 3)
     ids = array("q")
@@ -73,6 +73,12 @@ def plain_columns(rows: Sequence[Any]) -> tuple[tuple[int, ...], tuple[float, ..
     Without a step in Python per row.
     """
     try:
+        if len(rows) == 1:  # a third of the steps
+            ((logprob, token_id, text),) = rows
+            is_plain = type(logprob) is float and type(token_id) is int and text is None
+            if is_plain and 0 <= token_id < _MAX_ID and isfinite(logprob):
+                return (token_id,), (logprob,)
+            return None
         logprobs, ids, texts = zip(*rows, strict=True)
     except (TypeError, ValueError):
         return None

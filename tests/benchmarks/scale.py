@@ -61,7 +61,7 @@ FULL = Scale(
     split_event=500_000,
     replay=17 * 2**20,
     streams=(512, 2048),
-    load=Load(streams=512, tokens=128, interval=8, period=0.2, rounds=5),
+    load=Load(streams=512, tokens=128, interval=8, period=0.2, rounds=2),
 )
 QUICK = replace(FULL, rounds=7, few_rounds=3, barred_only=True)
 """What bears on a bar, for somebody who changes the core and looks again."""
