@@ -78,12 +78,15 @@ def inspect(
 
     Times come from the sidecar that `ssefold record` writes.
     """
+    if layers is not None and html is None:
+        raise click.UsageError("--layers is for the report: give --html as well")
     reading = fold_recording(Recording(file), how)
     reads = read_sidecar(file, reading.size)
     timeline = timeline_of(reading, reads) if reads is not None else None
     found = Inspected(reading, guess_profile(reading), reads, timeline)
     if html is not None:
-        _check_layers(reading, layers)
+        if layers is not None:
+            _check_layers(reading, layers)
         with NewFile(html, [file]) as new:
             new.file.write(html_report(found.reading, _facts(found), timeline, layers or 1).encode("utf-8"))
             new.commit()
@@ -98,14 +101,18 @@ def inspect(
         ctx.exit(1)
 
 
-def _check_layers(reading: Reading, layers: int | None) -> None:
-    for output in reading.outputs.values():
-        if layers is not None and output.routed_experts is not None:
-            row = routing_summary(output.routed_experts, output).per_row
-            if row and row % layers:
-                raise click.BadParameter(
-                    f"{layers} layers do not divide the {row} numbers that a token has", param_hint="--layers"
-                )
+def _check_layers(reading: Reading, layers: int) -> None:
+    routed = [
+        (output.routed_experts, output) for output in reading.outputs.values() if output.routed_experts is not None
+    ]
+    if not routed:
+        click.echo("ssefold: --layers has no effect: no output has routed experts", err=True)
+    for routing, output in routed:
+        row = routing_summary(routing, output).per_row
+        if row and row % layers:
+            raise click.BadParameter(
+                f"{layers} layers do not divide the {row} numbers that a token has", param_hint="--layers"
+            )
 
 
 def _facts(found: Inspected) -> list[tuple[str, str]]:

@@ -114,7 +114,7 @@ def _record(
             with client.stream("POST", url, json=request, headers=[*headers, *ours.items()]) as response:
                 kind = response.headers.get("content-type", "")
                 if response.status_code != 200:
-                    return f"{url}: status {response.status_code}, nothing recorded; the server says: {_said(response)}"
+                    return _refused(url, response)
                 note({"ssefold": "reads", "version": VERSION, "status": response.status_code, "content_type": kind})
                 for data in response.iter_raw():
                     now = perf_counter() - start
@@ -136,6 +136,14 @@ def _record(
     if not kind.startswith("text/event-stream"):
         return f"the content type is {kind or 'missing'}, not text/event-stream: the body was recorded as it came"
     return None
+
+
+def _refused(url: str, response: httpx.Response) -> str:
+    """What an HTTP error says, and what to do if the URL has no route."""
+    hint = ""
+    if response.status_code in (404, 405) and not httpx.URL(url).path.endswith("/generate"):
+        hint = "; the URL needs its route, as in http://host:port/generate"
+    return f"{url}: status {response.status_code}, nothing recorded; the server says: {_said(response)}{hint}"
 
 
 def _said(response: httpx.Response) -> str:

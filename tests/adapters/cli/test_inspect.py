@@ -198,6 +198,17 @@ def test_the_report_is_whole_and_asks_for_nothing(run: Run, tmp_path: Path) -> N
     assert "default-src 'none'" in page
 
 
+def test_layers_are_never_ignored_silently(run: Run, tmp_path: Path) -> None:
+    path, report = tmp_path / "a.sse", tmp_path / "report.html"
+    path.write_bytes(event(chunk(1, finish=STOP)) + DONE)
+    ran = run("inspect", path, "--layers", "2")
+    assert (ran.status, ran.out) == (2, "")
+    assert "--layers is for the report: give --html as well" in ran.err
+    ran = run("inspect", path, "--html", report, "--layers", "2")
+    assert ran.status == 0
+    assert ran.err == f"ssefold: --layers has no effect: no output has routed experts\nwrote {report}\n"
+
+
 def test_the_verdict_is_at_the_top_and_the_path_is_not(run: Run, tmp_path: Path) -> None:
     path, report = tmp_path / "a.sse", tmp_path / "report.html"
     path.write_bytes(event(chunk(1, finish=STOP)) + DONE)

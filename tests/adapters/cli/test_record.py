@@ -121,6 +121,18 @@ def test_what_goes_wrong_is_one_line_and_what_came_is_kept(
         assert run("replay", out).status == 1
 
 
+def test_a_url_without_the_route_is_told_so(server: FakeSGLang, payload: Path, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out.sse"
+    hint = "the URL needs its route, as in http://host:port/generate"
+    for url in (server.url, f"{server.url}/", f"{server.url}/health"):
+        ran = run("record", url, "--payload", payload, "-o", out, "--json")
+        assert (ran.status, ran.err.count("\n")) == (1, 1)
+        assert hint in ran.err
+    server.fault_next(Fault(status=404))
+    assert hint not in run("record", f"{server.url}/generate", "--payload", payload, "-o", out).err
+    assert not out.exists()
+
+
 def test_a_stream_that_can_not_be_folded_is_recorded_all_the_same(
     server: FakeSGLang, payload: Path, run: Run, tmp_path: Path
 ) -> None:
