@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Optional packages: a page that needs one is skipped where it is absent; anything else that is absent is a failure.
 EXTRAS = {"httpx", "aiohttp", "anyio", "h11", "orjson", "click", "rich", "numpy", "ray"}
@@ -114,7 +115,9 @@ def run_blocks(page: Path, blocks: list[Block], cwd: Path) -> subprocess.Complet
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page != TUTORIAL], ids=lambda page: page.relative_to(ROOT).as_posix()
+    "page",
+    [page for page in PAGES if page not in (README, TUTORIAL)],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
     blocks = [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == PYTHON]
@@ -127,15 +130,15 @@ def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
+    pytest.importorskip("httpx", reason="the README uses httpx")
+    _prints_what_it_shows(README, tmp_path)
+
+
 def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
-    """And runs, of course."""
     for extra in ("httpx", "click", "rich"):
         pytest.importorskip(extra, reason=f"the tutorial uses {extra}")
-    blocks = blocks_of(TUTORIAL.read_text(encoding="utf-8"))
-    ran = run_blocks(TUTORIAL, [block for block in blocks if block.language == PYTHON], tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    shown = "...\n".join(block.code for block in blocks if block.language == "text")
-    assert agrees(ran.stdout, shown), ran.stdout
+    blocks = _prints_what_it_shows(TUTORIAL, tmp_path)
     commands = 0
     for block in blocks:
         for command, shown in re.findall(r"(?m)^\$ ssefold (.*)\n((?:(?!\$).*\n)*)", block.code):
@@ -147,6 +150,16 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
             assert done.returncode == 0
             commands += 1
     assert commands == 2
+
+
+def _prints_what_it_shows(page: Path, cwd: Path) -> list[Block]:
+    """And runs, of course."""
+    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    ran = run_blocks(page, [block for block in blocks if block.language == PYTHON], cwd)
+    assert ran.returncode == 0, ran.stderr
+    shown = "...\n".join(block.code for block in blocks if block.language == "text")
+    assert agrees(ran.stdout, shown), ran.stdout
+    return blocks
 
 
 def agrees(printed: str, shown: str) -> bool:
