@@ -77,7 +77,7 @@ CHANGES = [
     ("transports/_engine/options.py", "retries: int\n", "retries: float\n"),
     ("transports/_engine/options.py", '"direct", "router"]', '"direct"]'),
     ("transports/httpx.py", "async def collect(\n    client", "async def collect(\n    http_client"),
-    ("transports/testing/held.py", "    tokens: int", "    count: int"),
+    ("transports/testing/wire/held.py", "    tokens: int", "    count: int"),
     (
         "adapters/rollout/call.py",
         "    start: int\n    end: int\n    finish",

@@ -9,8 +9,7 @@ from ssefold.transports.testing import DONE
 from tests.core.by_hand import Sample, exact
 
 if TYPE_CHECKING:
-    from ssefold.transports.testing import Body
-    from ssefold.transports.testing.held import Held
+    from ssefold.transports.testing import Body, Held
 
 
 def agrees(output: Accumulator, held: Held) -> None:

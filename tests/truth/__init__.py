@@ -1,1 +1,1 @@
-"""What servers generate, how each of them writes it, and that the encoder writes as they do."""
+"""What servers generate, and how each of them writes it: strategies, scripts and recorded bodies."""

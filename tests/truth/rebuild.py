@@ -11,7 +11,7 @@ from ssefold.transports.testing import PROFILES, Finish, Profile, Routing, Sched
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ssefold.transports.testing.schedule import Moment
+    from ssefold.transports.testing.wire import Moment
     from tests.truth.recorded import Recorded
 
 

@@ -10,13 +10,13 @@ from ssefold.transports.testing import (
     Body,
     Finish,
     Routing,
+    Schedule,
     Script,
     Span,
     eager,
     encode,
     sglang,
 )
-from ssefold.transports.testing.schedule import Schedule
 
 _LOGPROBS = (-0.11968021094799042, -0.0018215269083157182, -1.4996733665466309, -0.8204065561294556,
              -0.004454452078789473)  # fmt: skip

@@ -5,22 +5,40 @@ A :class:`Script` says what was generated, a :class:`Profile` which server wrote
 ``ssefold`` itself: the code under test takes no part in making its test data.
 """
 
-from .asked import Asked, Request, read_request
-from .body import KEEP_ALIVE, Body, Sent
-from .encode import encode
-from .engine import Counters
-from .fake import FakeSGLang, Seen
-from .fault import NO_FAULT, Fault
-from .held import Held, finite
-from .model import GreedyModel, Model, ScriptedModel
-from .nonstream import HTTPFailureError, nonstream
-from .outputs import Output, output_of
+from .engine import (
+    NO_FAULT,
+    Asked,
+    Counters,
+    Fault,
+    GreedyModel,
+    Model,
+    Request,
+    ScriptedModel,
+    read_request,
+)
+from .http import FakeRouter, FakeSGLang, Seen
 from .profiles import CUMULATIVE, INCREMENTAL, PROFILES, Profile, sglang
-from .router import FakeRouter
-from .schedule import Schedule, choose, eager, interval_sends, late
 from .script import Finish, Routing, Script, Span
 from .trim import head, tail
-from .wirejson import DONE, dumps
+from .wire import (
+    DONE,
+    KEEP_ALIVE,
+    Body,
+    Held,
+    HTTPFailureError,
+    Output,
+    Schedule,
+    Sent,
+    choose,
+    dumps,
+    eager,
+    encode,
+    finite,
+    interval_sends,
+    late,
+    nonstream,
+    output_of,
+)
 
 __all__ = [
     "CUMULATIVE",

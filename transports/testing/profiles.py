@@ -3,7 +3,7 @@
 A :class:`Profile` is a server version with its start flags, and answers what that server does: which lanes are deltas,
 which keys exist, what an abort looks like.  "since X" is the first wheel that has it; the facts come from
 ``sglang/srt/managers/tokenizer_manager.py`` unless said otherwise.  How chunks are made of these answers is the matter
-of ``manager.py`` (SGLang itself) and ``gateways.py`` (what stands in front of it or replaces it).
+of ``wire/manager.py`` (SGLang itself) and ``wire/gateways.py`` (what stands in front of it or replaces it).
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ssefold.transports.testing.server import LoopbackServer
+from ssefold.transports.testing.http import LoopbackServer
 
 if TYPE_CHECKING:
-    from ssefold.transports.testing.http1 import Connection
+    from ssefold.transports.testing.http import Connection
 
     from ..reading import Reads
 

@@ -1,7 +1,7 @@
 """What goes wrong with one request, as data.
 
-A :class:`Fault` says what a fake server does wrong with a request; the default is no fault.  The engine carries out
-what concerns tokens, the wire module the rest.
+A :class:`Fault` says what a fake server does wrong with a request; the default is no fault.  The scheduler
+carries out what concerns tokens, the HTTP side the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Fault:
     :ivar silent: never answer.
     :ivar content_type: of the answer; :ivar headers: more of them.
 
-    In the stream, as SGLang ends it (``wire`` section d):
+    In the stream, as SGLang ends it:
 
     :ivar overloaded: the request is shed: an abort chunk with status 503 and no token.
     :ivar error: this error event instead of further tokens, after ``error_after`` of them, then ``[DONE]``.

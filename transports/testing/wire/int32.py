@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .script import Routing
+    from ..script import Routing
 
 
 def int32_base64(values: Iterable[int]) -> str:

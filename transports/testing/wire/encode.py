@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .body import Body, Sent
+from .events import DONE, event
 from .held import Held
 from .manager import StreamFailedError
 from .outputs import output_of
 from .schedule import Schedule, eager, interval_sends
-from .wirejson import DONE, event
 
 if TYPE_CHECKING:
-    from .profiles import Profile
-    from .script import Script
+    from ..profiles import Profile
+    from ..script import Script
 
 
 def encode(
@@ -148,6 +148,3 @@ def _check(scripts: list[Script], profile: Profile, schedule: Schedule) -> None:
             raise ValueError(f"output {index}: {happening} moments to send, {wanted} things to be sent")
     if profile.family == "dynamo" and len(scripts) > 1:
         raise ValueError("Dynamo takes one prompt and one sample")
-
-
-_output = output_of  # engine.py's import; gone as soon as it takes output_of

@@ -5,11 +5,9 @@ No decoder is involved: where a test folds, it folds with the few lines that a c
 
 from __future__ import annotations
 
-import ast
 import json
-import sys
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,32 +29,6 @@ from ssefold.transports.testing import (
     sglang,
 )
 from tests.truth.strategies import Run, runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-MODULES = (
-    "detokenizer",
-    "encode",
-    "gateways",
-    "held",
-    "manager",
-    "nonstream",
-    "profiles",
-    "schedule",
-    "script",
-    "wirejson",
-)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_encoder_shares_nothing_with_the_decoder(repository: Path, module: str) -> None:
-    tree = ast.parse((repository / "transports" / "testing" / f"{module}.py").read_text("utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            assert {alias.name.partition(".")[0] for alias in node.names} <= sys.stdlib_module_names
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            assert (node.module or "").partition(".")[0] in sys.stdlib_module_names
 
 
 @given(runs(lossy=True))

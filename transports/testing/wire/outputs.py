@@ -9,9 +9,9 @@ from .gateways import GrpcGatewayOutput, RustOutput
 from .manager import ManagedOutput
 
 if TYPE_CHECKING:
+    from ..profiles import Profile
+    from ..script import Script
     from .held import Held
-    from .profiles import Profile
-    from .script import Script
 
 
 class Output(Protocol):

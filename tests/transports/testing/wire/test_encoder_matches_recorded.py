@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ssefold.transports.testing import encode, nonstream
-from ssefold.transports.testing.nonstream import response_bytes
+from ssefold.transports.testing import dumps, encode, nonstream
 from tests.truth import rebuild, recorded, stream_scripts
 from tests.truth.vocabulary import vocabulary
 
@@ -97,7 +96,7 @@ def test_nonstream(name: str) -> None:
     scripts = rebuild.scripts_of(one, PIECES, [{**part, "index": i} for i, part in enumerate(payloads)])
     sends = [[len(send["output_ids"]) for send in truth["sends_to_detokenizer"]] for truth in one.facts["ground_truth"]]
     made = nonstream(scripts, rebuild.profile_of(one), listed=listed, sends=sends)
-    assert response_bytes(made) == one.body
+    assert dumps(made) == one.body
     if len(scripts) == 1:
         # The scheduler's forced steps of 50 tokens are the default.
         assert nonstream(scripts, rebuild.profile_of(one), listed=listed) == made

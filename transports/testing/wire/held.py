@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .script import Script
+    from ..script import Script
 
 
 @dataclass(frozen=True)

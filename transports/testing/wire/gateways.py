@@ -1,6 +1,6 @@
 """Servers that are not SGLang's tokenizer manager: the Rust server, the gateways, Dynamo.
 
-Each class takes the same calls as :class:`~ssefold.transports.testing.manager.ManagedOutput`.  Sources:
+Each class takes the same calls as :class:`~ssefold.transports.testing.wire.manager.ManagedOutput`.  Sources:
 ``rust/sglang-server/src/api_server/core/{frame,generate}.rs``; sgl-model-gateway's and smg's
 ``routers/grpc/regular/streaming.rs`` and ``routers/http/pd_router.rs``.
 """
@@ -14,8 +14,8 @@ from .detokenizer import Detokenizer
 from .held import Held
 
 if TYPE_CHECKING:
-    from .profiles import Profile
-    from .script import Alternatives, Script
+    from ..profiles import Profile
+    from ..script import Alternatives, Script
 
 
 class RustOutput:

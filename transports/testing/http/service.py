@@ -1,6 +1,6 @@
 """One ``/generate`` request of a fake server, from its payload to the last byte of its answer.
 
-It takes the outputs' chunks from the engine, adds ``index`` where the request was list-shaped, and writes them.  It
+It takes the outputs' chunks from the scheduler, adds ``index`` where the request was list-shaped, and writes them.  It
 also handles a client that disconnects, a server that fails, and the ends that a fault asks for.
 """
 
@@ -11,30 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .asked import Asked, Request, read_request
-from .engine import Job
-from .fault import NO_FAULT
-from .http1 import ClosedError
-from .manager import StreamFailedError
-from .nonstream import HTTPFailureError, nonstream
-from .refusals import SchemaError, StumbleError, check_length, check_shape
-from .wire import BodyWriter, CutError
-from .wirejson import DONE, dumps, event
+from ..engine import NO_FAULT, Asked, Job, Request, SchemaError, StumbleError, check_length, check_shape, read_request
+from ..wire import DONE, HTTPFailureError, StreamFailedError, dumps, event, nonstream
+from .connection import ClosedError
+from .writer import BodyWriter, CutError
 
 if TYPE_CHECKING:
-    from .engine import Engine
-    from .fault import Fault
-    from .http1 import Connection
-    from .model import Model
-    from .profiles import Profile
-    from .script import Script
+    from ..engine import Fault, Model, Scheduler
+    from ..profiles import Profile
+    from ..script import Script
+    from .connection import Connection
 
 
 class GenerateService:
-    """Serves ``/generate`` for one engine, model and profile."""
+    """Serves ``/generate`` for one scheduler, model and profile."""
 
-    def __init__(self, engine: Engine, model: Model, profile: Profile, *, interval: int, context_length: int) -> None:
-        self._engine = engine
+    def __init__(
+        self, scheduler: Scheduler, model: Model, profile: Profile, *, interval: int, context_length: int
+    ) -> None:
+        self._scheduler = scheduler
         self._model = model
         self._profile = profile
         self._interval = interval
@@ -50,7 +45,7 @@ class GenerateService:
 
     async def serve(self, connection: Connection, payload: Any, fault: Fault) -> bool:
         """Answer one request; False: the connection is of no more use."""
-        self._engine.counters.requests += 1
+        self._scheduler.counters.requests += 1
         if fault.refuse:
             return False
         if fault.silent:
@@ -81,7 +76,7 @@ class GenerateService:
         except StumbleError:
             await connection.answer(500, b"Internal Server Error", {"content-type": "text/plain; charset=utf-8"})
             return True
-        self._engine.submit(jobs)
+        self._scheduler.submit(jobs)
         watch = asyncio.ensure_future(connection.closed())
         try:
             for job in jobs:
@@ -90,7 +85,7 @@ class GenerateService:
                         job.take()
                     await _either(job, watch)
             if watch.done():
-                self._engine.client_gone(jobs)
+                self._scheduler.client_gone(jobs)
                 return False
             try:
                 response = nonstream([job.script for job in jobs], self._profile, listed=request.listed)
@@ -102,7 +97,7 @@ class GenerateService:
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
-            self._engine.release_ids(jobs)
+            self._scheduler.release_ids(jobs)
 
     async def _stream(self, connection: Connection, payload: Mapping[str, Any], fault: Fault) -> bool:
         body = BodyWriter(connection, fault, self._count)
@@ -116,7 +111,7 @@ class GenerateService:
             return True
         except StumbleError:
             return False
-        self._engine.submit(jobs)
+        self._scheduler.submit(jobs)
         delivery = asyncio.ensure_future(_Delivery(jobs, body, self._profile, fault, listed=request.listed).run())
         watch = asyncio.ensure_future(connection.closed())
         try:
@@ -134,13 +129,13 @@ class GenerateService:
             delivery.cancel()
             await asyncio.gather(watch, delivery, return_exceptions=True)
             if not all(job.ended for job in jobs):
-                self._engine.client_gone(jobs)
-            self._engine.release_ids(jobs)
+                self._scheduler.client_gone(jobs)
+            self._scheduler.release_ids(jobs)
 
     def _jobs(self, payload: Mapping[str, Any], fault: Fault | None) -> tuple[Request, list[Job]]:
         request = self._read(payload)
         for asked, limit in zip(request.outputs, request.limits, strict=True):
-            if self._engine.knows(asked.rid):
+            if self._scheduler.knows(asked.rid):
                 raise ValueError(f"Duplicate request ID detected: {asked.rid}")
             check_length(len(asked.prompt_ids), limit, self._context_length)
         jobs = [
@@ -164,7 +159,7 @@ class GenerateService:
         return {"message": message, "type": "invalid_request_error", "code": 400, "retryable": False}
 
     def _count(self, size: int) -> None:
-        self._engine.counters.bytes_sent += size
+        self._scheduler.counters.bytes_sent += size
 
 
 class _Delivery:

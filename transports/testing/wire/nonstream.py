@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .manager import ManagedOutput
-from .wirejson import dumps
 
 if TYPE_CHECKING:
-    from .profiles import Profile
-    from .script import Script
+    from ..profiles import Profile
+    from ..script import Script
 
 _FORCED_INTERVAL = 50
 
@@ -56,11 +55,6 @@ def nonstream(
     ]
     with_list = len(outputs) > 1 if listed is None else listed
     return responses if with_list else responses[0]
-
-
-def response_bytes(response: Any) -> bytes:
-    """The body as the server writes it."""
-    return dumps(response)
 
 
 def _response(script: Script, profile: Profile, sends: tuple[int, ...]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Writing a fake server's body to the socket, with the faults that concern bytes.
 
 What is written here is the body of one streamed response.  The pieces, cuts and compression of a
-:class:`~ssefold.transports.testing.fault.Fault` are applied to its bytes; what the bytes mean is not known here.
+:class:`~ssefold.transports.testing.Fault` are applied to its bytes; what the bytes mean is not known here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .fault import Fault
-    from .http1 import Connection
+    from ..engine import Fault
+    from .connection import Connection
 
 
 class CutError(Exception):

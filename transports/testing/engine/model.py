@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
+from ..script import Alternatives, Finish, Routing, Script
+from ..trim import head, tail
 from .asked import Asked
-from .script import Alternatives, Finish, Routing, Script
-from .trim import head, tail
 
 Model: TypeAlias = Callable[[Asked], Script]
 """Answers one output of a request, whole; the server decides how much of it is ever decoded."""

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from .server import LoopbackServer
 
 if TYPE_CHECKING:
+    from .connection import Connection, HTTPRequest
     from .fake import FakeSGLang
-    from .http1 import Connection, HTTPRequest
 
 
 class FakeRouter(LoopbackServer):

@@ -6,7 +6,7 @@
         response = httpx.post(server.url + "/generate", json={"text": "Hello", "stream": True})
 
 It is a real HTTP server in its own thread, so synchronous, asyncio and trio clients can all use it.  A model decides
-what it generates (:mod:`~ssefold.transports.testing.model`), a profile how a version writes it, a fault what goes
+what it generates (:data:`~ssefold.transports.testing.Model`), a profile how a version writes it, a fault what goes
 wrong. No test needs to sleep: ``hold`` and ``release`` stop the decoding where a test wants it, and ``wait_until``
 waits for a condition on the counters.  ``token_delay`` sets a pace.
 """
@@ -20,18 +20,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .engine import Counters, Engine
-from .fault import NO_FAULT, Fault
-from .model import GreedyModel, Model
-from .profiles import CUMULATIVE, PROFILES, Profile
+from ..engine import NO_FAULT, Counters, Fault, GreedyModel, Model, Scheduler
+from ..profiles import CUMULATIVE, PROFILES, Profile
 from .server import LoopbackServer
 from .service import GenerateService
 
 if TYPE_CHECKING:
     import ssl
 
-    from .http1 import Connection, HTTPRequest
-    from .script import Script
+    from ..script import Script
+    from .connection import Connection, HTTPRequest
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class FakeSGLang(LoopbackServer):
         self._condition = threading.Condition()
         if frees_on_disconnect is None:
             frees_on_disconnect = not (0, 5, 18) <= self.profile.version < (0, 5, 20)
-        self._engine = Engine(
+        self._scheduler = Scheduler(
             token_delay=token_delay,
             lockstep=lockstep,
             max_running=max_running,
@@ -98,7 +96,7 @@ class FakeSGLang(LoopbackServer):
             changed=self._changed,
         )
         self._service = GenerateService(
-            self._engine, self._model, self.profile, interval=interval, context_length=context_length
+            self._scheduler, self._model, self.profile, interval=interval, context_length=context_length
         )
 
     # ---- for tests
@@ -106,7 +104,7 @@ class FakeSGLang(LoopbackServer):
     @property
     def counters(self) -> Counters:
         """The account, live."""
-        return self._engine.counters
+        return self._scheduler.counters
 
     def fault_next(self, *faults: Fault) -> None:
         """What goes wrong with the next ``/generate`` requests, one each."""
@@ -114,11 +112,11 @@ class FakeSGLang(LoopbackServer):
 
     def hold(self, *, after: int = 0) -> None:
         """Decode no output beyond ``after`` tokens, until :meth:`release`; 0 keeps requests in the waiting queue."""
-        self.call(lambda: self._engine.hold(after))
+        self.call(lambda: self._scheduler.hold(after))
 
     def release(self) -> None:
         """Continue decoding."""
-        self.call(self._engine.release)
+        self.call(self._scheduler.release)
 
     def wait_until(self, condition: Callable[[Counters], bool], *, timeout: float = 30.0) -> None:
         """Block until the counters satisfy the condition; call it from a worker thread in asynchronous tests.
@@ -161,7 +159,7 @@ class FakeSGLang(LoopbackServer):
 
     async def shut_down(self) -> None:
         """See :class:`LoopbackServer`."""
-        await self._engine.stop()
+        await self._scheduler.stop()
 
     # ---- requests
 
@@ -196,7 +194,7 @@ class FakeSGLang(LoopbackServer):
 
     async def _abort_request(self, connection: Connection, payload: Any) -> bool:
         asked: Mapping[str, Any] = payload or {}
-        self._engine.abort(asked.get("rid") or "", abort_all=bool(asked.get("abort_all", False)))
+        self._scheduler.abort(asked.get("rid") or "", abort_all=bool(asked.get("abort_all", False)))
         await connection.answer(200, b"")
         return True
 

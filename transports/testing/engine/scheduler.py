@@ -1,8 +1,8 @@
-"""The scheduler of a fake server: which outputs run, how far they are, and which were aborted.
+"""The scheduler of a fake server: which outputs run, which wait, and which were aborted.
 
-One task decodes each output, token by token, through a gate that a test can close; what it makes waits in the output's
-tokenizer-manager state until the HTTP side takes it.  The account of what is still being decoded, and for whom, is kept
-here.  This module knows nothing of HTTP or of bytes; everything in it runs on the server's own event loop.
+One task decodes each output, token by token, through a gate that a test can close; what it makes waits in the job until
+the HTTP side takes it.  The account of what is still being decoded, and for whom, is kept here.  This module knows
+nothing of HTTP or of bytes; everything in it runs on the server's own event loop.
 """
 
 from __future__ import annotations
@@ -10,25 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
-
-from .encode import _output
-from .script import Finish
-from .trim import head
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .asked import Asked
-    from .fault import Fault
-    from .profiles import Profile
-    from .script import Script
-
-
-class _Output(Protocol):
-    @property
-    def pending(self) -> bool: ...
-    def send(self, new_tokens: int, *, last: bool) -> None: ...
-    def abort(self) -> None: ...
-    def take(self) -> list[dict[str, Any]]: ...
+    from .job import Job
 
 
 @dataclass
@@ -62,103 +47,7 @@ class Counters:
     slow_clients: int = 0
 
 
-class Job:
-    """One output under way."""
-
-    def __init__(self, asked: Asked, script: Script, profile: Profile, fault: Fault, index: int, interval: int) -> None:
-        self.script: Script = script
-        self.rid: str = asked.rid
-        self.index: int = index
-        self.ended: bool = False
-        self.client_gone: bool = False
-        self.abort_asked: bool = False
-        self.decoded: int = 0
-        self.fault = fault
-        self._profile = profile
-        self._interval = asked.interval or interval
-        self._output = _make_output(script, profile, index)
-        self._sent = 0
-        self._history: list[int] = []
-        self.wake: asyncio.Event = asyncio.Event()
-        self.on_chunk: Callable[[], None] = lambda: None
-
-    @property
-    def stalled(self) -> bool:
-        """Nothing more will come, whatever happens."""
-        return self.fault.stall_after is not None and self.decoded >= self.fault.stall_after
-
-    @property
-    def failed(self) -> bool:
-        """The server raised instead of decoding the next token."""
-        return self.fault.error is not None and self.decoded >= self.fault.error_after
-
-    @property
-    def pending(self) -> bool:
-        """A chunk waits for the HTTP side."""
-        return self._output.pending
-
-    @property
-    def retracted(self) -> bool:
-        """Back in the waiting queue."""
-        return self.fault.retract_after is not None and self.decoded >= self.fault.retract_after
-
-    def take(self) -> list[dict[str, Any]]:
-        """What the reader gets now."""
-        self._history.append(-1)
-        chunks = self._output.take()
-        self.wake.set()
-        return chunks
-
-    def step(self) -> int:
-        """Decode one token, and hand over what the stream interval lets through; 0 if there was none to decode."""
-        total = len(self.script.token_ids)
-        new = min(1, total - self.decoded)
-        self.decoded += new
-        self.ended = self.decoded == total
-        unsent = self.decoded - self._sent
-        if self.ended or self._interval <= 1 or self._sent == 0 or unsent >= self._interval:
-            self._send(unsent, last=self.ended)
-        return new
-
-    def shed(self) -> None:
-        """Stop before the first token, as an overloaded server does."""
-        self._end(head(self.script, 0, Finish.overloaded()))
-        self._output.abort()
-        self.on_chunk()
-
-    def abort(self) -> None:
-        """Stop as ``/abort_request`` makes it stop: at once in the queue, one token later while running."""
-        if self.client_gone or self.stalled:
-            self.ended = True
-            return
-        if self.decoded == 0 or self.retracted:
-            self._end(head(self.script, self._sent, Finish.queue_abort()))
-            self._output.abort()
-            self.on_chunk()
-            return
-        self.decoded = min(self.decoded + 1, len(self.script.token_ids))
-        self._end(head(self.script, self.decoded, Finish.aborted()))
-        self._send(self.decoded - self._sent, last=True)
-
-    def _send(self, tokens: int, *, last: bool) -> None:
-        self._output.send(tokens, last=last and self.script.finish.how != "unfinished")
-        self._history.append(tokens)
-        self._sent += tokens
-        self.on_chunk()
-
-    def _end(self, script: Script) -> None:
-        # The script was made with another end in view: its state is made again, step by step, for the end that came.
-        self.ended = True
-        self.script = script
-        self._output = _make_output(script, self._profile, self.index)
-        for tokens in self._history:
-            if tokens < 0:
-                self._output.take()
-            else:
-                self._output.send(tokens, last=False)
-
-
-class Engine:
+class Scheduler:
     """All outputs of one server.
 
     :param lockstep: decode the next token only when the last chunk was taken (a reader that keeps pace); otherwise
@@ -313,7 +202,3 @@ class Engine:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _make_output(script: Script, profile: Profile, index: int) -> _Output:
-    return cast("_Output", _output(script, profile, index))

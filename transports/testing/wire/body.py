@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from .wirejson import DONE, event
+from .events import DONE, event
 
 if TYPE_CHECKING:
     from .held import Held

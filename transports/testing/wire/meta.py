@@ -13,8 +13,8 @@ from .int32 import routing_base64, rows_base64
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .profiles import Profile
-    from .script import Alternatives, Script
+    from ..profiles import Profile
+    from ..script import Alternatives, Script
 
 ROW_KEYS = ("output_token_logprobs", "output_top_logprobs", "output_token_ids_logprobs")
 MASK_KEYS = ("output_token_sampling_mask", "output_token_sampling_logprobs")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .http1 import ClosedError, Connection
+from .connection import ClosedError, Connection
 
 if TYPE_CHECKING:
     import ssl

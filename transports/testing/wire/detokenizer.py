@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .script import Script
+    from ..script import Script
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

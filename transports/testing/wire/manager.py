@@ -18,8 +18,8 @@ from .held import Held
 from .meta import MetaLists
 
 if TYPE_CHECKING:
-    from .profiles import Profile
-    from .script import Script
+    from ..profiles import Profile
+    from ..script import Script
 
 
 class StreamFailedError(Exception):

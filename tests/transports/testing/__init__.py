@@ -1,0 +1,1 @@
+"""The fake servers themselves: their bytes, their account, and how they are built."""
