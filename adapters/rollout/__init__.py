@@ -13,10 +13,11 @@ Needs no third-party package; a transport brings its client.
 
 from __future__ import annotations
 
+from .arrays import RolloutArrays
 from .call import Call, WeightSpan
 from .errors import FailoverError, RolloutError
 from .run import Transport, run
-from .sample import RolloutArrays, RolloutSample, Status
+from .sample import RolloutSample, Status
 
 __all__ = [
     "Call",

@@ -18,6 +18,8 @@ from .errors import RolloutError
 
 #: What SGLang takes for an absent ``max_new_tokens``.
 DEFAULT_MAX_NEW_TOKENS = 128
+#: Routing numbers of one token: far more than any model has, and few enough to multiply by tokens.
+_MAX_ROW = 2**24
 _GRAMMARS = ("json_schema", "regex", "ebnf", "structural_tag")
 
 
@@ -40,6 +42,23 @@ def own_params(sampling_params: Mapping[str, Any] | None) -> dict[str, Any]:
         if limit is not None and (type(limit) is not int or limit < 0):
             raise RolloutError(f"sampling_params.{name} must be a whole number from 0 or null, found {limit!r}")
     return params
+
+
+def own_shape(num_layers: int | None, top_k: int | None) -> tuple[int, int] | None:
+    """Layers and experts of the routing that is asked for; None for no routing.
+
+    :raises RolloutError: only one of them, or no whole numbers of a size that a model can have.
+    """
+    if num_layers is None and top_k is None:
+        return None
+    if num_layers is None or top_k is None:
+        raise RolloutError("num_layers and top_k only come together: both are needed to place routed experts")
+    for name, value in (("num_layers", num_layers), ("top_k", top_k)):
+        if type(value) is not int or value < 1:
+            raise RolloutError(f"{name} must be a whole number, at least 1, found {value!r:.80}")
+    if num_layers * top_k > _MAX_ROW:
+        raise RolloutError(f"num_layers * top_k must be at most {_MAX_ROW}, found {num_layers!r:.40} * {top_k!r:.40}")
+    return num_layers, top_k
 
 
 def budget(params: Mapping[str, Any], used: int) -> int | None:

@@ -9,47 +9,22 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal
 
 from ssefold import FinishReason, ReplayRows, TopPReplay, Update
 from ssefold.views import Floats, Ints, freeze
 
 from .apply import apply_update, check_leftovers
+from .arrays import RolloutArrays, arrays_of
 from .call import Call, WeightSpan, merged
 from .codec import decode, encode
 from .errors import RolloutError
-from .request import budget, grammar_of, own_params, payload_of
+from .request import budget, grammar_of, own_params, own_shape, payload_of
 from .state import State
 
 #: ``pending``: no token yet; ``partial``: some, and more may come; ``aborted``: the server stopped it, to be resumed;
 #: ``completed``, ``truncated`` (the budget is used up) and ``failed`` (the server refused it) are the end.
 Status = Literal["pending", "partial", "aborted", "completed", "truncated", "failed"]
-
-
-#: Routing numbers of one token: far more than any model has, and few enough to multiply by tokens.
-_MAX_ROW = 2**24
-
-
-class RolloutArrays(NamedTuple):
-    """A sample's arrays, frozen and read-only: ``numpy.asarray(arrays.token_ids)`` copies nothing.
-
-    :ivar prompt_ids: shape ``(p,)``, int64.
-    :ivar token_ids: shape ``(n,)``, int64: the response, tool tokens included.
-    :ivar logprobs: shape ``(n,)``, float64; 0.0 where the loss mask is 0, NaN where the server sent null; ``(0,)`` if
-        no server sent any.
-    :ivar loss_mask: shape ``(n,)``, uint8; 1 for sampled tokens.
-    :ivar top_p_token_ids: shape ``(k,)``, int32, or None.
-    :ivar top_p_offsets: shape ``(n + 1,)``, int32, or None.
-    :ivar routed_experts: shape ``(p + n - 1, num_layers, top_k)``, int32, or None.
-    """
-
-    prompt_ids: memoryview
-    token_ids: memoryview
-    logprobs: memoryview
-    loss_mask: memoryview
-    top_p_token_ids: memoryview | None
-    top_p_offsets: memoryview | None
-    routed_experts: memoryview | None
 
 
 class RolloutSample:
@@ -89,10 +64,8 @@ class RolloutSample:
         num_layers: int | None = None,
         top_k: int | None = None,
     ) -> None:
-        if (num_layers is None) != (top_k is None):
-            raise RolloutError("num_layers and top_k only come together: both are needed to place routed experts")
-        shape = None if num_layers is None or top_k is None else _shape(num_layers, top_k)
-        self._state = State(_ids("prompt_ids", prompt_ids), own_params(sampling_params), shape)
+        ids, shape = _ids("prompt_ids", prompt_ids), own_shape(num_layers, top_k)
+        self._state = State(ids, own_params(sampling_params), shape)
 
     # ---- what is there
 
@@ -109,7 +82,7 @@ class RolloutSample:
     @property
     def logprobs(self) -> Sequence[float | None]:
         """One per response token: 0.0 for tool tokens, None where the server sent null.  Empty if none were sent."""
-        return Floats(self._scores())
+        return Floats(self._state.scores)
 
     @property
     def loss_mask(self) -> tuple[int, ...]:
@@ -254,12 +227,7 @@ class RolloutSample:
         if self.status == "failed":
             raise RolloutError(f"the sample has failed ({state.finish!r}): there is nothing to resume")
         check_leftovers(state)
-        state.close_call()
-        state.token_ids.extend(ids)
-        state.logprobs.extend([0.0] * len(ids))
-        state.mask += bytes(len(ids))
-        state.text.put(state.text.length, text)
-        state.set_base(0)
+        state.extend(ids, text)
 
     def rollback(self) -> None:
         """Drop everything that the last call gave, as if it had not been made.
@@ -268,30 +236,13 @@ class RolloutSample:
         terminal chunk; have the server abort instead of closing the connection), that ended without them, or without
         logprobs.
         """
-        state, base = self._state, self._state.base
-        for values in (state.token_ids, state.logprobs, state.mask):
-            del values[base.tokens :]
-        state.text.put(base.text, "")
-        state.top_p.cut(base.top_rows)
-        state.routed = base.routed
-        del state.spans[base.spans :]
-        state.pending, state.finish = 0, None
-        state.close_call()
+        self._state.rollback()
 
     # ---- how it travels
 
     def arrays(self) -> RolloutArrays:
         """Copies of all arrays, for NumPy, torch, or anything else that reads buffers."""
-        state, top_p = self._state, self.top_p
-        return RolloutArrays(
-            memoryview(state.prompt_ids.tobytes()).cast("q"),
-            memoryview(state.token_ids.tobytes()).cast("q"),
-            cast("memoryview", memoryview(self._scores().tobytes()).cast("d")),
-            memoryview(bytes(state.mask)),
-            None if top_p is None else top_p.token_ids,
-            None if top_p is None else top_p.offsets,
-            None if state.routed is None else state.routed.array,
-        )
+        return arrays_of(self._state)
 
     def to_bytes(self) -> bytes:
         """Versioned and checksummed bytes, a running call included; no pickle inside, safe to load from anywhere."""
@@ -321,19 +272,6 @@ class RolloutSample:
     def __repr__(self) -> str:
         state = self._state
         return f"RolloutSample({len(state.prompt_ids)} + {len(state.token_ids)} tokens, {self.status})"
-
-    def _scores(self) -> array[float]:
-        state = self._state
-        return state.logprobs if state.scored or state.given > state.pending else array("d")
-
-
-def _shape(num_layers: int, top_k: int) -> tuple[int, int]:
-    for name, value in (("num_layers", num_layers), ("top_k", top_k)):
-        if type(value) is not int or value < 1:
-            raise RolloutError(f"{name} must be a whole number, at least 1, found {value!r:.80}")
-    if num_layers * top_k > _MAX_ROW:
-        raise RolloutError(f"num_layers * top_k must be at most {_MAX_ROW}, found {num_layers!r:.40} * {top_k!r:.40}")
-    return num_layers, top_k
 
 
 def _ids(name: str, values: Sequence[int]) -> array[int]:

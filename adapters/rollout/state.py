@@ -1,6 +1,7 @@
 """Everything one sample is: the state that applying an update reads and changes.
 
-A plain container with the few facts that follow from it; which changes are allowed is ``apply.py``'s matter.
+A container with the few facts that follow from it, and the changes that concern a whole call.  Which changes are
+allowed is the matter of ``sample.py`` and ``apply.py``.
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ class State:
         """Tokens that the running call gave so far."""
         return len(self.token_ids) - self.base.tokens if self.open else 0
 
+    @property
+    def scores(self) -> array[float]:
+        """The logprobs; empty if no server sent any."""
+        return self.logprobs if self.scored or self.given > self.pending else array("d")
+
     def open_call(self, rid: str | None, source: str | None, routed_from: int, *, scores_due: bool) -> None:
         """A call begins where the response ends now."""
         if source is not None and "://" in source:
@@ -87,6 +93,27 @@ class State:
         self.unscored += self.pending
         self.pending = 0
         self.open, self.index, self.finish = False, None, None
+
+    def extend(self, ids: array[int], text: str) -> None:
+        """Tokens that were not sampled end the running call; the next one builds on them."""
+        self.close_call()
+        self.token_ids.extend(ids)
+        self.logprobs.extend([0.0] * len(ids))
+        self.mask += bytes(len(ids))
+        self.text.put(self.text.length, text)
+        self.set_base(0)
+
+    def rollback(self) -> None:
+        """Back to where the running call began."""
+        base = self.base
+        for values in (self.token_ids, self.logprobs, self.mask):
+            del values[base.tokens :]
+        self.text.put(base.text, "")
+        self.top_p.cut(base.top_rows)
+        self.routed = base.routed
+        del self.spans[base.spans :]
+        self.pending, self.finish = 0, None
+        self.close_call()
 
     def set_base(self, routed_from: int) -> None:
         """What is there now is what the next call builds on."""
