@@ -1,4 +1,4 @@
-"""The floors of ``transports/testing`` point one way: nouns, ``wire``, ``engine``, ``http``, and nothing outside.
+"""The layers of ``transports/testing`` point one way: nouns, ``wire``, ``engine``, ``http``, and nothing outside.
 
 The code under test takes no part in making its test data, so none of it may be imported.
 """
@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 TESTING = Path(__file__).resolve().parents[3] / "transports" / "testing"
-#: A floor imports from those before it, and from their ``__init__`` only.
-FLOORS = ("wire", "engine", "http")
+#: A layer imports from those before it, and from their ``__init__`` only.
+LAYERS = ("wire", "engine", "http")
 SOURCES = sorted(TESTING.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(TESTING).as_posix())
-def test_a_module_imports_its_own_floor_and_those_below(path: Path) -> None:
-    floor = path.parent.name if path.parent != TESTING else ""
-    below = FLOORS[: FLOORS.index(floor)] if floor else FLOORS if path.name == "__init__.py" else ()
+def test_a_module_imports_its_own_layer_and_those_below(path: Path) -> None:
+    layer = path.parent.name if path.parent != TESTING else ""
+    below = LAYERS[: LAYERS.index(layer)] if layer else LAYERS if path.name == "__init__.py" else ()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             assert {alias.name.partition(".")[0] for alias in node.names} <= sys.stdlib_module_names
@@ -28,11 +28,11 @@ def test_a_module_imports_its_own_floor_and_those_below(path: Path) -> None:
             # What typing has in later versions, for type checkers only.
             assert (node.module or "").partition(".")[0] in {*sys.stdlib_module_names, "typing_extensions"}
         elif isinstance(node, ast.ImportFrom):
-            to_ground = node.level == (2 if floor else 1)
+            to_ground = node.level == (2 if layer else 1)
             assert to_ground or node.level == 1, ast.unparse(node)
             if to_ground:
                 assert node.module in {*below, "profiles", "script", "trim"}, ast.unparse(node)
 
 
-def test_every_floor_is_looked_at() -> None:
-    assert {path.parent.name for path in SOURCES} == {*FLOORS, "testing"}
+def test_every_layer_is_looked_at() -> None:
+    assert {path.parent.name for path in SOURCES} == {*LAYERS, "testing"}
