@@ -6,7 +6,7 @@ Reads take whatever has arrived (``readany``), so there is no line-length limit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,6 @@ class _Exchange:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self._response: aiohttp.ClientResponse | None = None
-        self._failure: Exception | None = None
         self._connection_closed: asyncio.Future[None] | None = None
 
     async def open(self, request: PreparedRequest) -> Head:
@@ -99,21 +98,18 @@ class _Exchange:
             headers.get("retry-after", ""),
         )
 
-    async def read(self) -> bytes:
-        response = self._response
-        if response is None:
-            return b""
-        if self._failure is not None:
-            raise self._failure
-        try:
-            return await response.content.readany()
-        except Exception as error:
-            self._failure = error
-            # aiohttp reports a broken connection before the bytes that arrived ahead of it.
-            left = _left_over(response)
-            if left:
-                return left
-            raise
+    def read(self) -> Awaitable[bytes]:
+        return self._opened.content.readany()  # no coroutine around it: each read would pay for that
+
+    def rest(self) -> bytes:
+        # aiohttp reports a broken connection before the bytes that arrived ahead of it.
+        return _left_over(self._opened)
+
+    @property
+    def _opened(self) -> aiohttp.ClientResponse:
+        if self._response is None:
+            raise RuntimeError("the exchange is not open")
+        return self._response
 
     def _watch(self, response: aiohttp.ClientResponse) -> None:
         # When the framing of a body is wrong, aiohttp closes the connection, and does not wake the reader of the body.

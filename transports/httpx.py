@@ -166,6 +166,9 @@ class _Exchange:
     def read(self) -> Awaitable[bytes]:
         return anext(self._chunks, b"")  # no coroutine around it: each read would pay for that
 
+    def rest(self) -> bytes:
+        return b""
+
     def hurry(self, seconds: float) -> None:
         pass  # the stream ends a read that takes too long
 

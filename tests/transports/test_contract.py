@@ -245,7 +245,6 @@ def test_metrics_count_what_came(stack: Stack, serve: Serve) -> None:
         assert 0 < metrics.ttft <= metrics.elapsed
         assert len(metrics.inter_token_times) == 5
         assert min(metrics.inter_token_times) >= 0
-        assert 0 < metrics.parse_time < metrics.elapsed
         assert "tokens=6" in repr(metrics)
 
     stack.run(test)

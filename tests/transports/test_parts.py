@@ -104,11 +104,11 @@ def test_a_transport_error_is_what_it_says() -> None:
 def test_times_between_tokens_are_kept_by_output() -> None:
     metrics = StreamMetrics()
     metrics.request_started(10.0)
-    metrics.received(5, [Update(token_ids=())], 11.0, 0.1)
+    metrics.received(11.0, 5, [Update(token_ids=())])
     assert metrics.ttft is None
-    metrics.received(5, [Update(token_ids=(1,)), Update(index=1, token_ids=(2, 3))], 12.0, 0.1)
-    metrics.received(5, [Update(token_ids=(4,), start=1), Update(token_ids=(5,), start=2)], 12.5, 0.1)
-    metrics.received(5, [Update(index=1, token_ids=(6,), start=2)], 15.0, 0.1)
+    metrics.received(12.0, 5, [Update(token_ids=(1,)), Update(index=1, token_ids=(2, 3))])
+    metrics.received(12.5, 5, [Update(token_ids=(4,), start=1), Update(token_ids=(5,), start=2)])
+    metrics.received(15.0, 5, [Update(index=1, token_ids=(6,), start=2)])
     assert metrics.ttft == 2.0
     assert list(metrics.inter_token_times) == [0.5, 0.0, 3.0]
     assert (metrics.tokens, metrics.events, metrics.bytes) == (6, 6, 20)

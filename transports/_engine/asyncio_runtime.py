@@ -44,16 +44,17 @@ class AsyncioRuntime:
         seconds: float | None,
     ) -> Callable[[], Awaitable[T]]:
         """See :class:`.runtime.Runtime`."""
-        if first is not None or seconds is not None:
-            return lambda: _watched(work(), keep, first, seconds)
-        return (lambda: _driven(work(), keep)) if fragile else work
+        if not fragile and first is None and seconds is None:
+            return work
+        return lambda: _driven(work(), keep, first, seconds)
 
     async def guarded(self, work: Work[T], *, first: Work[object] | None = None, seconds: float | None = None) -> T:
         """See :class:`.runtime.Runtime`."""
-        # Before Python 3.11 anyio may take a task's cancellation for a scope's; there are scopes in connecting.
-        if first is None and seconds is None and sys.version_info >= (3, 11):
-            return cast("T", await _driven(work(), None))
-        task = asyncio.ensure_future(_driven(work(), None))
+        # Connecting has anyio's scopes inside.  In a task of its own, a cancellation from outside is none of theirs;
+        # and before Python 3.11 anyio may take one for theirs.
+        if first is None and sys.version_info >= (3, 11):
+            return cast("T", await _driven(work(), None, None, seconds))
+        task = asyncio.ensure_future(_driven(work(), None, None, None))
         in_time = False
         try:
             await asyncio.wait([task], timeout=seconds)
@@ -103,63 +104,63 @@ class AsyncioRuntime:
 
 
 @coroutine
-def _driven(work: Any, keep: Callable[[Any], object] | None) -> Generator[Any, Any, Any]:
-    """``await work``, but for a task's cancellation: see :func:`_cleaned_up`."""
+def _driven(
+    work: Any, keep: Callable[[Any], object] | None, first: Work[object] | None, seconds: float | None
+) -> Generator[Any, Any, Any]:
+    """``await work``, but for a cancellation of the task, or the end of the time: see :func:`_cleaned_up`.
+
+    Work is left alone while ``first`` runs.
+    """
     send = work.send
+    timer = None if seconds is None else _Timer(seconds)
     try:
         waits_for = send(None)
         while True:
             try:
-                yield waits_for
+                if first is None and timer is None:
+                    yield waits_for
+                else:
+                    yield from _until(waits_for, timer)
             except BaseException as error:  # noqa: BLE001, PERF203  # what the future ended with, too
-                if _is_native(error):
-                    return (yield from _cleaned_up(work, waits_for, error, keep))
-                waits_for = work.throw(error)
+                ended = OutOfTime() if timer is not None and timer.expired else error
+                if first is not None and isinstance(error, asyncio.CancelledError):
+                    try:
+                        yield from ASYNCIO.shielded(first).__await__()
+                    except asyncio.CancelledError as again:
+                        ended = again
+                    first = None
+                if isinstance(ended, OutOfTime) or _is_native(ended):
+                    return (yield from _cleaned_up(work, waits_for, ended, keep))
+                waits_for = work.throw(ended)
             else:
                 waits_for = send(None)
-    except StopIteration as done:
-        return done.value
-
-
-@coroutine
-def _watched(
-    work: Any,
-    keep: Callable[[Any], object] | None,
-    first: Work[object] | None,
-    seconds: float | None,
-) -> Generator[Any, Any, Any]:
-    """The same for work that is left alone while ``first`` runs, and that may take so many seconds."""
-    loop = asyncio.get_running_loop()
-    expired = loop.create_future()
-    timer = None if seconds is None else loop.call_later(seconds, _set, expired)
-    try:
-        waits_for = work.send(None)
-        while True:
-            ended: BaseException | None = None
-            try:
-                yield from _until(waits_for, expired)
-            except asyncio.CancelledError as cancelled:
-                ended = cancelled
-            if ended is None:
-                if not expired.done() or (waits_for is not None and waits_for.done()):
-                    waits_for = work.send(None)
-                    continue
-                ended = OutOfTime()
-            if first is not None:
-                try:
-                    yield from ASYNCIO.shielded(first).__await__()
-                except asyncio.CancelledError as again:
-                    ended = again
-                first = None
-            if isinstance(ended, OutOfTime) or _is_native(ended):
-                break
-            waits_for = work.send(None) if waits_for is not None and waits_for.done() else work.throw(ended)
     except StopIteration as done:
         return done.value
     finally:
         if timer is not None:
             timer.cancel()
-    return (yield from _cleaned_up(work, waits_for, ended, keep))
+
+
+class _Timer:
+    """Cancels what is waited for when the seconds are over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.expired: bool = False
+        self._future: asyncio.Future[None] | None = None
+        self._handle = asyncio.get_running_loop().call_later(seconds, self._expire)
+
+    def guard(self, future: asyncio.Future[None]) -> None:
+        self._future = future
+        if self.expired:
+            future.cancel()
+
+    def _expire(self) -> None:
+        self.expired = True
+        if self._future is not None:
+            self._future.cancel()
+
+    def cancel(self) -> None:
+        self._handle.cancel()
 
 
 def _cleaned_up(
@@ -178,8 +179,7 @@ def _cleaned_up(
         while True:
             if not told and waits_for is not None and (waits_for.cancelled() or not waits_for.done()):
                 told = True
-                waits_for = work.throw(asyncio.CancelledError() if isinstance(error, OutOfTime) else error)
-                continue
+                waits_for.cancel()
             try:
                 yield from _until(waits_for)
             except asyncio.CancelledError as caught:
@@ -216,30 +216,25 @@ def _is_cancelled() -> bool:
     return count is None or count() > 0
 
 
-def _until(*futures: asyncio.Future[Any] | None) -> Generator[Any, None, None]:
-    """Wait until one of them is done, without cancelling it when the waiting is cancelled; None: a turn of the loop."""
-    if futures[0] is None:
+def _until(future: asyncio.Future[Any] | None, timer: _Timer | None = None) -> Generator[Any, None, None]:
+    """Wait until it is done, without cancelling it when the waiting is cancelled; None: a turn of the loop."""
+    if future is None:
         yield
         return
-    futures[0]._asyncio_future_blocking = False  # as a task does that takes it over
-    waiting = [future for future in futures if future is not None]
-    proxy: asyncio.Future[None] = waiting[0].get_loop().create_future()
+    future._asyncio_future_blocking = False  # as a task does that takes it over
+    proxy: asyncio.Future[None] = future.get_loop().create_future()
 
     def settle(_: object) -> None:
-        _set(proxy)
+        if not proxy.done():
+            proxy.set_result(None)
 
-    for future in waiting:
-        future.add_done_callback(settle)
+    if timer is not None:
+        timer.guard(proxy)
+    future.add_done_callback(settle)
     try:
         yield from proxy
     finally:
-        for future in waiting:
-            future.remove_done_callback(settle)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        future.remove_done_callback(settle)
 
 
 # ---- in tasks of their own

@@ -31,6 +31,10 @@ class Exchange(Protocol):
         """The next bytes of the body, as many as there are; ``b""`` at its end."""
         ...
 
+    def rest(self) -> bytes:
+        """What had arrived before a read failed, and was not returned."""
+        ...
+
     def hurry(self, seconds: float) -> None:
         """The body must end within so many seconds.  For blocking clients, whose reads nothing else can end."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ class Folding:
         self._options = options
         self._request = request
         self._expected = request.expected if request is not None else None
+        # No output has this index or a higher one.
+        self._limit: float = inf if self._expected is None else self._expected
+        self._awaits_token: bool = True
         self._decoder: GenerateDecoder = options.decoder()
         self._held: list[tuple[str, dict[str, Any]]] | None = None
 
@@ -59,9 +63,7 @@ class Folding:
 
     def snapshots(self) -> dict[int, Snapshot]:
         """A frozen copy of every output that was asked for."""
-        expected = self._expected
-        found = self._decoder.snapshots()
-        return {index: one for index, one in found.items() if expected is None or index < expected}
+        return {index: one for index, one in self._decoder.snapshots().items() if index < self._limit}
 
     def _is_complete(self) -> bool:
         expected, outputs = self._expected, self.outputs
@@ -90,43 +92,38 @@ class Folding:
         """Bytes of the body."""
         if self.over or not data:
             return
-        metrics, decoder = self.metrics, self._decoder
-        arrived = perf_counter()
-        is_first = metrics.ttft is None
+        decoder, metrics = self._decoder, self.metrics
         updates: Sequence[Update] = ()
-        failure: StreamError | None
-        try:
+        arrived = perf_counter()
+        try:  # noqa: SIM105  # suppress() would cost as much as the rest of this method
             updates = decoder.feed(data)
-            failure = decoder.error
-        except StreamError as error:
-            failure = error
-        metrics.received(len(data), updates, arrived, perf_counter() - arrived)
+        except StreamError:  # it stays in decoder.error
+            pass
+        metrics.received(arrived, len(data), updates)
         self.waiting.extend(updates)
-        expected = self._expected
         if (
             len(updates) != 1
-            or failure is not None
             or updates[0].finish_reason is not None
-            or (expected is not None and (updates[0].index >= expected or len(decoder.outputs) > expected))
+            or updates[0].index >= self._limit
+            or len(decoder.outputs) > self._limit
+            or decoder.error is not None
         ):
-            self._look(failure)
-        if is_first and metrics.ttft is not None:
+            self._look(decoder.error)
+        if self._awaits_token and metrics.ttft is not None:
+            self._awaits_token = False
             self.emit("first_token", ttft=metrics.ttft)
 
     def _look(self, failure: StreamError | None) -> None:
         """Something other happened than one more update of an output that goes on."""
         self.complete = self._is_complete()
-        expected = self._expected
-        strays = expected is not None and max(self.outputs, default=0) >= expected
+        strays = max(self.outputs, default=0) >= self._limit
         if strays:
             # Nothing counts after the first of them, unless what was asked for is complete without it.
-            asked_for: list[Update] = []
-            for update in self.waiting:
-                if update.index < (expected or 0):
-                    asked_for.append(update)
+            for update in [self.waiting.popleft() for _ in range(len(self.waiting))]:
+                if update.index < self._limit:
+                    self.waiting.append(update)
                 elif not self.complete:
                     break
-            self.waiting = deque(asked_for)
         if self.complete and not isinstance(failure, ProtocolError):
             return  # a chunk that contradicts the end is a failure, nothing else is
         if failure is not None:
@@ -134,7 +131,7 @@ class Folding:
         elif strays:
             self._fail(
                 ProtocolError(
-                    f"index {max(self.outputs)} came, and the payload asks for {expected} output(s) (prompts x "
+                    f"index {max(self.outputs)} came, and the payload asks for {self._expected} output(s) (prompts x "
                     "sampling_params.n): this is the answer to another request"
                 )
             )

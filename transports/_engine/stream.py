@@ -164,8 +164,8 @@ class GenerateStream(UpdateStream):
             try:
                 while sum(map(len, parts)) < BODY_LIMIT and (data := await exchange.read()):
                     parts.append(data)
-            except Exception:  # noqa: BLE001, S110  # the status says more than how its explanation broke off
-                pass
+            except Exception:  # noqa: BLE001  # the status says more than how its explanation broke off
+                parts.append(exchange.rest())
 
         exchange.hurry(self._options.abort_timeout)
         await in_time(self._runtime, read, self._options.abort_timeout)

@@ -102,14 +102,15 @@ class UpdateStream:
 
     async def __anext__(self) -> Update:
         folding = self._folding
-        while not folding.waiting:
+        waiting = folding.waiting
+        while not waiting:
             if folding.over:
                 if folding.failure is not None:
                     raise folding.failure
                 raise StopAsyncIteration
             await self._read_on()
         folding.handed_out = True
-        return folding.waiting.popleft()
+        return waiting.popleft()
 
     # ---- reading
 
@@ -136,7 +137,7 @@ class UpdateStream:
         except OutOfTime as error:
             folding.idled(idle(self._place, self._options.idle_timeout, error))
         except Exception as error:  # noqa: BLE001  # whatever a client raises
-            folding.broke(self._error_of(error))
+            self._broke(error)
         except BaseException:
             if self._open_exchange.fragile and not self._kept:
                 self._next = self._closed_by_client
@@ -146,6 +147,13 @@ class UpdateStream:
             self._reading = False
             if self._read_waiters:
                 self._has_read()
+
+    def _broke(self, error: Exception) -> None:
+        with suppress(Exception):  # of an encoding: the other failure is the one that counts
+            rest = self._open_exchange.rest()
+            if rest:
+                self._received(rest)
+        self._folding.broke(self._error_of(error))
 
     def _has_read(self) -> None:
         self._reading = False

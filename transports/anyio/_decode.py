@@ -57,6 +57,9 @@ class _Source:
         except anyio.EndOfStream:
             return b""
 
+    def rest(self) -> bytes:
+        return b""
+
     def hurry(self, seconds: float) -> None:
         pass  # the stream ends a read that takes too long
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .._engine import PreparedRequest
 
 
+_LINE_END = len(b"\r\n")
+
+
 class Dialer:
     """See :class:`._engine.exchange.Client`: dials a connection for every request.
 
@@ -73,7 +76,7 @@ class HTTPExchange:
         self._dialing = False
         self._ended = False
         self._drained = False  # what h11 was given, it has given out; asking it again costs as much as an event
-        self._failure: Exception | None = None
+        self._parts: list[bytes] = []  # of the body, not returned yet
 
     async def open(self, request: PreparedRequest) -> Head:
         """See :class:`._engine.exchange.Exchange`."""
@@ -114,27 +117,27 @@ class HTTPExchange:
 
     async def read(self) -> bytes:
         """See :class:`._engine.exchange.Exchange`."""
-        if self._failure is not None:
-            raise self._failure
-        parts: list[bytes] = []
-        protocol = self._protocol
-        try:
-            while not self._ended:
-                event = h11.NEED_DATA if self._drained else protocol.next_event()
-                if event is h11.NEED_DATA:
-                    self._drained = True
-                    if parts:
-                        break  # all that has come was taken
-                    await self._receive()
-                elif isinstance(event, h11.Data):
-                    parts.append(bytes(event.data))
-                else:
-                    self._ended = True
-        except Exception as error:
-            self._failure = error
-            if not parts:
-                raise
-        return b"".join(parts)
+        parts, protocol = self._parts, self._protocol
+        while not self._ended:
+            event = h11.NEED_DATA if self._drained else protocol.next_event()
+            if event is h11.NEED_DATA:
+                self._drained = True
+                if parts:
+                    break  # all that has come was taken
+                await self._receive()
+            elif isinstance(event, h11.Data):
+                parts.append(bytes(event.data))
+                # Nothing but the line end of a chunk is left in h11: the next event is still to come.
+                self._drained = event.chunk_end and len(protocol.trailing_data[0]) <= _LINE_END
+            else:
+                self._ended = True
+        return self.rest()
+
+    def rest(self) -> bytes:
+        """See :class:`._engine.exchange.Exchange`."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
 
     async def _next_event(self) -> object:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
