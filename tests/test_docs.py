@@ -36,7 +36,7 @@ HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.MULTILINE)
 PUBLIC_MODULES = {
     "ssefold": "core/__init__.py",
     "ssefold.transports": "transports/__init__.py",
-    "ssefold.transports.httpx": "transports/httpx.py",
+    "ssefold.transports.httpx": "transports/httpx/__init__.py",
     "ssefold.transports.aiohttp": "transports/aiohttp.py",
     "ssefold.transports.anyio": "transports/anyio/__init__.py",
     "ssefold.transports.testing": "transports/testing/__init__.py",

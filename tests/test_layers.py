@@ -238,7 +238,7 @@ def test_import_ssefold_starts_no_machinery(module: str) -> None:
 
 
 def test_no_source_folder_is_on_the_path() -> None:
-    """`transports/httpx.py` would be what `import httpx` finds, were its folder on `sys.path`."""
+    """`transports/aiohttp.py` would be what `import aiohttp` finds, were its folder on `sys.path`."""
     homes = {(ROOT / folder).resolve() for folder in FOLDERS}
     homes.add(Path(ssefold.__file__).resolve().parent)
     assert [entry for entry in sys.path if entry and Path(entry).resolve() in homes] == []

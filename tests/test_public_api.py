@@ -76,7 +76,7 @@ CHANGES = [
     ("core/errors.py", "class PayloadError(StreamError, ValueError)", "class PayloadError(StreamError)"),
     ("transports/_engine/options.py", "retries: int\n", "retries: float\n"),
     ("transports/_engine/options.py", '"direct", "router"]', '"direct"]'),
-    ("transports/httpx.py", "async def collect(\n    client", "async def collect(\n    http_client"),
+    ("transports/httpx/__init__.py", "async def collect(\n    client", "async def collect(\n    http_client"),
     ("transports/testing/wire/held.py", "    tokens: int", "    count: int"),
     (
         "adapters/rollout/call.py",

@@ -131,14 +131,9 @@ def _add_tokens(
         known: list[str | None] = [None] * len(state.logprobs) if state.row_texts is None else state.row_texts
         known.extend([None] * len(logprobs) if texts is None else texts)
         state.row_texts = known
-    if len(ids) == 1:  # a third of the price of an extend
-        state.token_ids.append(ids[0])
-    else:
-        state.token_ids.extend(ids)
-    if len(logprobs) == 1:
-        state.logprobs.append(logprobs[0])
-    else:
-        state.logprobs.extend(logprobs)
+    # From a list at half the price of an extend.
+    state.token_ids.fromlist(list(ids))
+    state.logprobs.fromlist(list(logprobs))
 
 
 def _add_entries(state: OutputState, meta: dict[str, Any], step: ExtraStep) -> None:

@@ -1,7 +1,7 @@
 """The plan for one chunk: every lane placed, every claim checked, nothing changed yet.
 
-Here stand the rules that need more than one lane: chunks that end an output in an odd way, what the other lanes prove
-about the text, which combinations a server started in a given mode can send, and where replay arrays belong.
+Here stand the rules that need more than one lane: chunks that end an output in an odd way, which combinations a server
+started in a given mode can send, and where replay arrays belong.
 
 Questions are asked in the order of how surely they can be answered, so that a sure answer is not spoiled by a guess:
 
@@ -14,7 +14,7 @@ Questions are asked in the order of how surely they can be answered, so that a s
 5. Snapshot or delta?  By counters, for rows before ids before other lists: a list as long as its counter, or as what is
    new.  An empty list answers nothing, and a lane that is known stays.
 6. Only then the oddities that a wrong list could imitate: the last id repeated, ids lost, prompt ids in front.
-7. What does this prove of the text, which proves nothing itself?  The prefix test comes last.
+7. What does this prove of the text, which proves nothing itself (``evidence.py``)?  The prefix test comes last.
 8. Are the values those that are known, and do all counters hold?
 
 Facts: SGLang ``managers/tokenizer_manager.py::_handle_abort_req`` (queue aborts),
@@ -29,13 +29,14 @@ from ..errors import ProtocolError
 from ..limits import MAX_TOKENS
 from ..replay import ReplayArray, TopPReplay
 from .chunk import Chunk
+from .evidence import is_from_0_5_10, plan_text
 from .extras import ExtraStep, plan_extras
-from .lanes import CUMULATIVE, INCREMENTAL, Lane, not_together
+from .lanes import CUMULATIVE, INCREMENTAL
 from .replays import plan_top_p, replay_array
 from .request import check_request
 from .state import OutputState
 from .text import TextStep
-from .tokens import ROWS, TokenStep, plan_tokens
+from .tokens import TokenStep, plan_tokens
 
 _EXTRAS_HINT = "The server sent an incomplete list (a slow reader on an old version?), or a gateway changed it"
 
@@ -89,7 +90,7 @@ def plan_chunk(state: OutputState, chunk: Chunk) -> Plan:
     _check_rows(state, chunk, tokens, total)
     if state.mode != "auto":
         _check_mode(state, chunk, tokens)
-    text = _plan_text(state, chunk, tokens, total, queue_abort=queue_abort)
+    text = plan_text(state, chunk, tokens, total, queue_abort=queue_abort)
     if not queue_abort:
         _check_delta(state, chunk, tokens, text)
     extras = plan_extras(
@@ -220,79 +221,17 @@ def _check_rows(state: OutputState, chunk: Chunk, tokens: TokenStep, total: int)
         )
 
 
-def _plan_text(
-    state: OutputState, chunk: Chunk, tokens: TokenStep, total: int, *, queue_abort: bool
-) -> TextStep | None:
-    text = chunk.text
-    lane = state.text
-    if text is None:
-        return None
-    if queue_abort:
-        if not text and total and (not lane.seen or lane.missing):
-            return None  # --skip-tokenizer-init: such an abort says "" where there never was a text
-        if total < (chunk.completion or 0):
-            return None  # ids were dropped for good; text must not run ahead of them
-        return lane.plan_abort(text, tokens.glued)
-    evidence, sure = _text_evidence(state, chunk, tokens)
-    if not lane.sure:
-        return lane.plan(text, evidence, sure)
-    if sure and evidence != lane.lane:
-        raise _text_contradicted(lane.lane, tokens)
-    return lane.plan(text, None, False)
-
-
-def _text_evidence(state: OutputState, chunk: Chunk, tokens: TokenStep) -> tuple[Lane | None, bool]:
-    """What ids, rows and version-bound keys prove about the text."""
-    rows, ids, meta = tokens.rows_lane, tokens.ids_lane, chunk.meta
-    if chunk.ids and chunk.completion is not None and chunk.completion == state.count:
-        return CUMULATIVE, True  # ids although no token is new: a snapshot, or the gRPC gateway's repeated last id
-    if rows == INCREMENTAL:
-        return INCREMENTAL, True
-    if ids == CUMULATIVE:
-        return CUMULATIVE, True
-    if ids == INCREMENTAL:
-        if _from_0_5_10(chunk):
-            return INCREMENTAL, True
-        if rows == CUMULATIVE:
-            return CUMULATIVE, True
-        if state.mode == "cumulative":
-            return CUMULATIVE, True
-        # weight_version without dp_rank: a Python server of 0.5.1-0.5.9, or the gRPC gateway. Neither key: the Rust
-        # server or Dynamo.
-        return (CUMULATIVE, False) if "weight_version" in meta else (INCREMENTAL, True)
-    if not state.ids_sent and chunk.ids is None:
-        grown = chunk.completion is not None and state.count is not None and chunk.completion > state.count
-        if rows == CUMULATIVE or grown:
-            return CUMULATIVE, True  # up to 0.4.10 there were no ids and the text was always a snapshot
-    if state.mode == CUMULATIVE:
-        return CUMULATIVE, True
-    if state.mode == INCREMENTAL:
-        # Up to 0.5.9 the text was a snapshot under either flag.
-        return (CUMULATIVE if "weight_version" in meta and not _from_0_5_10(chunk) else INCREMENTAL), False
-    return None, False
-
-
-def _text_contradicted(known: Lane | None, tokens: TokenStep) -> ProtocolError:
-    if known == CUMULATIVE:
-        return not_together("output_ids" if tokens.rows_lane != INCREMENTAL else ROWS, "text")
-    return not_together("text", "output_ids")
-
-
-def _from_0_5_10(chunk: Chunk) -> bool:
-    return chunk.rows_total is not None or "dp_rank" in chunk.meta or "num_retractions" in chunk.meta
-
-
 def _check_mode(state: OutputState, chunk: Chunk, tokens: TokenStep) -> None:
     """Refuse lanes that no server version sends under the flag the caller stated."""
     found: str | None = None
     if state.mode == "cumulative":
         if tokens.rows_lane == INCREMENTAL:
             found = "meta_info.output_token_logprobs is incremental"
-        elif tokens.ids_lane == INCREMENTAL and _from_0_5_10(chunk):
+        elif tokens.ids_lane == INCREMENTAL and is_from_0_5_10(chunk):
             found = "output_ids is incremental (and the server is 0.5.10 or later)"
     elif tokens.ids_lane == CUMULATIVE:
         found = "output_ids is cumulative"
-    elif tokens.rows_lane == CUMULATIVE and chunk.ids is None and not state.ids_sent and _from_0_5_10(chunk):
+    elif tokens.rows_lane == CUMULATIVE and chunk.ids is None and not state.ids_sent and is_from_0_5_10(chunk):
         # Since 0.5.1 there are ids, and under this flag they are deltas; 0.4.x has none and knows no mode.
         found = "meta_info.output_token_logprobs is cumulative (and there are no output_ids)"
     if found is not None:

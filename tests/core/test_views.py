@@ -121,9 +121,12 @@ def test_nothing_of_frozen_data_can_be_changed_at_any_depth() -> None:
             del target[key]
         with pytest.raises(AttributeError):
             target.other = 9
-    for name in ("append", "update", "pop", "clear", "sort", "setdefault"):
-        assert not hasattr(view, name)
-        assert not hasattr(view["a"], name)
+    of_dicts = ("__ior__", "clear", "pop", "popitem", "setdefault", "update")
+    of_lists = ("__iadd__", "__imul__", "append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
+    for target, names in ((view, of_dicts), (inner, of_dicts), (view["a"], of_lists), (view["a"][1:], of_lists)):
+        for name in names:
+            with pytest.raises(TypeError, match=r"read-only: change a \.copy\(\) of it"):
+                getattr(target, name)("a")
     for values in (view.values(), (value for _, value in view.items()), iter([view["a"]]), [view.get("a")]):
         assert all(isinstance(value, FrozenList) for value in values)
     assert all(isinstance(value, (int, FrozenDict)) for value in view["a"])
@@ -132,6 +135,34 @@ def test_nothing_of_frozen_data_can_be_changed_at_any_depth() -> None:
         hash(view)
     with pytest.raises(TypeError, match="unhashable"):
         hash(view["a"])
+
+
+def test_plain_containers_made_of_frozen_data_hold_frozen_data() -> None:
+    """Python's own containers read some of those that derive from them without asking."""
+    view: Any = freeze({"a": [[1], {"b": 2}]})
+    kinds = (FrozenList, FrozenDict)
+    for made in (dict(view), {**view}, view | {}, {} | view, dict(view.items()), view.get("c", {"a": [1]})):
+        assert type(made["a"]) is FrozenList
+    rows = view["a"]
+    added = (rows + [], [] + rows, rows * 1, 1 * rows)  # noqa: RUF005
+    for made in (*added, list(rows), [*rows], tuple(rows), list(reversed(rows)), rows[:]):
+        assert all(type(value) in kinds for value in made)
+        assert len(made) == 2
+    assert view != MappingProxyType({"a": []})
+    assert rows != ([1], {"b": 3})
+
+
+@given(OBJECTS)
+def test_frozen_data_is_written_as_json_like_the_dict(data: dict[str, Any]) -> None:
+    assert json.dumps(freeze(data)) == json.dumps(data)
+    assert json.dumps(freeze([data, data]), indent=1, sort_keys=True) == json.dumps(
+        [data, data], indent=1, sort_keys=True
+    )
+    try:
+        import orjson
+    except ImportError:
+        return
+    assert orjson.dumps(freeze({"a": [{"b": [1]}]})) == b'{"a":[{"b":[1]}]}'
 
 
 def test_scalars_and_frozen_data_are_themselves() -> None:
