@@ -34,6 +34,7 @@ def test_meta_info_is_written_as_json(fast_path: bool) -> None:
     finish = output.finish_reason
     assert finish is not None
     assert json.loads(json.dumps(finish.raw)) == {"type": "stop", "matched": 9}
+    held: Any
     for held in (output.meta_info, output.snapshot().meta_info, updates[4].meta_info):
         assert json.loads(json.dumps(held["weights"])) == META["weights"]
         with pytest.raises(TypeError, match="read-only"):
