@@ -85,7 +85,7 @@ class FrozenDict(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenDict, (_raw(self),)
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # pragma: no branch
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
@@ -142,7 +142,7 @@ class FrozenList(list[Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenList, (_raw(self),)
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # pragma: no branch
         __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
         append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
