@@ -129,7 +129,8 @@ class FrozenList(list[Any]):
     def __mul__(self, count: SupportsIndex) -> list[Any]:
         return [*self] * count
 
-    __rmul__ = __mul__
+    def __rmul__(self, count: SupportsIndex) -> list[Any]:
+        return self * count
 
     def copy(self) -> list[Any]:
         """Plain dicts and lists, the caller's own, all the way down."""
